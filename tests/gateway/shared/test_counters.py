@@ -75,8 +75,9 @@ async def test_a_refusal_says_what_all_machines_have_left(machines: Machines) ->
     assert await one.ask(record, 2 * CENT) == ""
     denied = await other.counters.reserve(record, SYSTEM.wall_ns(), 0, 2 * CENT)
     assert denied is not None
-    assert "$0.01 left of its budget of $0.03" in denied.message
-    assert other.counters.left_nano(record) == CENT
+    assert " left of its budget of $0.03" in denied.message
+    left = other.counters.left_nano(record)  # less what the first might take without asking
+    assert 0.95 * CENT < left < CENT
     standing = other.counters.standing(record.id)
     assert standing is not None
     assert (standing.held_nano, standing.requests) == (2 * CENT, 1)
@@ -103,7 +104,9 @@ async def test_nothing_is_counted_twice_or_forgotten_when_the_store_loses_its_da
     assert standing is not None
     assert (standing.spent_nano, standing.held_nano) == (20 * CENT, 30 * CENT)
     assert standing.requests == 60
-    assert await crowd(two, record, 100, nano_usd=CENT) == {"": 50, "budget": 50}
+    said = await crowd(two, record, 100, nano_usd=CENT)
+    assert set(said) == {"", "budget"}
+    assert 48 <= said[""] <= 50  # one may have an advance
 
 
 async def test_what_a_machine_spent_before_its_restart_is_told_to_a_store_that_has_lost_it(
@@ -118,7 +121,8 @@ async def test_what_a_machine_spent_before_its_restart_is_told_to_a_store_that_h
     empty(redis)
     again = Machine(redis.url, "m0", tmp_path, (record,))
     await join([again, other])
-    assert await crowd([other], record, 100, nano_usd=CENT) == {"": 70, "budget": 30}
+    said = await crowd([other], record, 100, nano_usd=CENT)
+    assert 64 <= said[""] <= 70  # the first one has an advance
     await again.close()
 
 
@@ -142,7 +146,7 @@ async def test_an_answer_that_cannot_be_read_leaves_nobody_waiting(
     one = machines(1, record)[0]
     await join([one])
     monkeypatch.setattr(counters_module, "SPEND", "return 'nonsense'")
-    assert await crowd([one], record, 3, nano_usd=CENT) == {"": 3}
+    assert (await crowd([one], record, 3, nano_usd=CENT))[""] == 1
     assert "cannot be read" in one.store.problem
 
 
@@ -181,7 +185,7 @@ async def test_a_store_that_has_lost_its_data_grants_nothing_until_all_have_told
 
 
 async def test_a_worker_that_cannot_ask_takes_its_share_and_the_others_leave_it(
-    machines: Machines,
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = key(budget_usd=Decimal(1), rpm=1000)
     four = machines(4, record)
@@ -190,14 +194,19 @@ async def test_a_worker_that_cannot_ask_takes_its_share_and_the_others_leave_it(
     for machine in four:
         await machine.beat()
     four[0].store.lost("cut off")
-    assert await crowd(four[:1], record, 100, nano_usd=CENT) == {"": 24, "budget": 76}
-    # Once it is silent, its share is kept back.
+    # At first it takes its advance, or one request: the others may take all the rest.
+    assert await crowd(four[:1], record, 100, nano_usd=CENT) == {"": 1, "budget": 99}
     lane = four[1].live._lane
     await lane.run("ZINCRBY", MEMBERS, "-3000", four[0].store.member)
+    later = SYSTEM.now_ns() + 3_000_000_000
+    monkeypatch.setattr(four[0].store, "now_ns", lambda: later)
+    # Once it has been silent for a while, its share is kept back for it.
     said = await crowd(four[1:], record, 300, nano_usd=CENT)
-    assert said == {"": 72, "budget": 228}
+    assert 66 <= said[""] <= 72
+    said = await crowd(four[:1], record, 100, nano_usd=CENT)
+    assert 20 <= said[""] <= 24
     await four[0].store.join()
     await four[0].beat()
     standing = four[0].counters.standing(record.id)
     assert standing is not None
-    assert standing.held_nano == 100 * CENT
+    assert 90 * CENT < standing.held_nano <= 100 * CENT

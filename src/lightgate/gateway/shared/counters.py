@@ -19,7 +19,15 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.gateway.shared.scripts import EPOCH, KEY, MEMBERS, SPEND
-from lightgate.gateway.shared.share import SECOND_NS, KeyLimits, KeyShare, Needed, Told
+from lightgate.gateway.shared.share import (
+    SECOND_NS,
+    SILENT_NS,
+    Alone,
+    KeyLimits,
+    KeyShare,
+    Needed,
+    Told,
+)
 from lightgate.gateway.shared.store import StoreAway
 from lightgate.gateway.spend.counter_file import CounterFile
 from lightgate.gateway.spend.counters import KeyStanding, SpendCounters, limited
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 
 LEASE_MS: Final = 30_000  # without a word of it, a worker counts as gone
 SILENCE_MS: Final = 2_000  # ... and from here on its share is kept back for it
+ADVANCE_PARTS: Final = 16  # a share is so many times what may be taken of it at once
 SETTLE_MS: Final = 2_000  # after the store has lost its data: all workers have told theirs again
 MOST_AT_ONCE: Final = 512  # requests in one question
 MOST_TOLD: Final = 128  # keys that are told about in one, beside those of its requests
@@ -69,10 +78,11 @@ class _Ask:
 class _Item:
     """One key in a question: its requests, and what was used when it was asked."""
 
-    __slots__ = ("asks", "key", "period", "used")
+    __slots__ = ("asks", "keeps", "key", "period", "used")
 
-    def __init__(self, key: KeyRecord) -> None:
+    def __init__(self, key: KeyRecord, *, keeps: bool = True) -> None:
         self.key = key
+        self.keeps = keeps  # False: it is not in use, and its share is given back
         self.asks: list[_Ask] = []
         self.period = 0
         self.used = (0, 0, 0)
@@ -183,13 +193,13 @@ class SharedCounters(SpendCounters):
         busy = self._sending is not None and not self._sending.done()
         if busy or self._store.state != "joined":
             return
-        since = self._store.now_ns() - ACTIVE_NS
-        for key_id in [key_id for key_id, at in self._active_ns.items() if at < since]:
-            if self.own_part(self._keys[key_id]).held_nano == 0:
-                del self._active_ns[key_id]
-        keys = [self._keys[key_id] for key_id in self._active_ns]
-        if keys:
-            self._sending = asyncio.get_running_loop().create_task(self._send(keys))
+        since, items = self._store.now_ns() - ACTIVE_NS, []
+        for key_id, at_ns in self._active_ns.items():
+            key = self._keys[key_id]
+            used = at_ns >= since or self.own_part(key).held_nano > 0
+            items.append(_Item(key, keeps=used))
+        if items:
+            self._sending = asyncio.get_running_loop().create_task(self._send(items))
             await asyncio.wait({self._sending})
 
     def tell_all(self) -> None:
@@ -200,17 +210,18 @@ class SharedCounters(SpendCounters):
                 self._share(lease.key)
                 self._active_ns[key_id] = self._store.now_ns()
 
-    async def _send(self, told: Sequence[KeyRecord] = ()) -> None:
+    async def _send(self, told: Sequence[_Item] = ()) -> None:
         """Ask for the requests that wait, until none does; the first time tell about keys too."""
-        waiting_keys = list(told)
-        while waiting_keys or self._asks:
-            items = {key.id: _Item(key) for key in waiting_keys[:MOST_TOLD]}
-            del waiting_keys[:MOST_TOLD]
+        to_tell = list(told)
+        while to_tell or self._asks:
+            items = {item.key.id: item for item in to_tell[:MOST_TOLD]}
+            del to_tell[:MOST_TOLD]
             taken, self._asks = self._asks[:MOST_AT_ONCE], self._asks[MOST_AT_ONCE:]
             for ask in taken:
                 item = items.get(ask.key.id)
                 if item is None or item.key is not ask.key:
                     item = items[ask.key.id] = _joined(item, ask.key)
+                item.keeps = True
                 item.asks.append(ask)
             try:
                 await self._exchange(items)
@@ -229,7 +240,7 @@ class SharedCounters(SpendCounters):
         told = [self._item(item) for item in items.values()]
         batch = (
             self._store.member, self._store.machine, self._life, self._seq,
-            LEASE_MS, SILENCE_MS, SETTLE_MS, told,
+            LEASE_MS, SILENCE_MS, SETTLE_MS, told, ADVANCE_PARTS,
         )  # fmt: skip
         names = [MEMBERS, EPOCH, *(KEY + key_id for key_id in items)]
         reply = await self._lane.script(SPEND, names, _encode(batch))
@@ -251,7 +262,12 @@ class SharedCounters(SpendCounters):
             own.held_nano, share.requests, share.tokens, own.held_tokens,
             share.minute.requests, share.minute.tokens,
             [(ask.nano_usd, ask.tokens) for ask in item.asks],
+            self._may_take(share) if item.keeps else (0, 0, 0), item.keeps,
         )  # fmt: skip
+
+    def _may_take(self, share: KeyShare) -> tuple[int, int, int]:
+        """What others must leave: nothing while this worker is the only one."""
+        return share.may_take(self._store.now_ns()) if self._store.members > 1 else (0, 0, 0)
 
     def _hear(self, item: _Item, answer: list[Any], *, settling: bool) -> None:
         """Take in what the store says about one key."""
@@ -259,11 +275,12 @@ class SharedCounters(SpendCounters):
             for ask in item.asks:
                 self._answer_alone(ask)
             return
-        codes, waits, left, share, totals = answer
+        codes, waits, left, share, advance, totals = answer
         own = self._share(item.key)
         if not settling:
             own.totals = tuple(totals)
-            told = Told(Needed(*left), Needed(*share), item.period)
+            at_once = share if self._store.members == 1 else advance  # nobody else is there
+            told = Told(Needed(*left), Needed(*share), Needed(*at_once), item.period)
             granted = [ask for ask, code in zip(item.asks, codes, strict=True) if code == 0]
             # What is granted now counts as taken below, and the store has counted it already.
             sent = (
@@ -272,6 +289,9 @@ class SharedCounters(SpendCounters):
                 item.used[2] + sum(ask.tokens for ask in granted),
             )
             own.told(told, sent, self._store.now_ns())
+            if not item.keeps:
+                own.forget()
+                self._active_ns.pop(item.key.id, None)
         for ask, code, wait_ms in zip(item.asks, codes, waits, strict=True):
             if ask.future.done():
                 continue  # its client has gone; the next question says that it took nothing
@@ -293,8 +313,9 @@ class SharedCounters(SpendCounters):
         share, own = self._share(key), self.own_part(key)
         share.minute.turn(self._second())
         need, limits = Needed(nano_usd, 1, tokens), KeyLimits(*_limits(key), own.period)
-        members, now_ns = self._store.members, self._store.now_ns()
-        lacks = share.lacks(need, limits, own.held_tokens, members, now_ns)
+        store = self._store
+        alone = Alone(store.now_ns(), store.members, store.away_ns > SILENT_NS)
+        lacks = share.lacks(need, limits, own.held_tokens, alone)
         if not lacks:
             return self._take(key, wall_ns, tokens, nano_usd)
         wait_s, left = float(share.minute.wait_s()), min(self.left_nano(key), nano_usd - 1)

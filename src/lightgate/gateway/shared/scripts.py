@@ -33,10 +33,14 @@ end
 # how many requests and tokens it has counted since its life began: absolute numbers, so that a
 # batch that is lost or comes twice does no harm. Then each need is granted or refused.
 #
-# Fields of a hash: `m:` member = {life, seq, period, held, requests, tokens, held tokens, and the
-# share of what is left that the member was told: money, requests, tokens}; `n:` machine =
-# {period, spent}; `ledger` = the same of all machines, where they have one ledger; `ring` =
-# {second, sum of requests, sum of tokens, 61 counts of each}.
+# Fields of a hash: `m:` member = {life, seq, period, held, requests, tokens, held tokens, the share
+# of what is left that the member was told (money, requests, tokens), and the advance, a small part
+# of that}; `n:` machine = {period, spent}; `ledger` = the same of all machines, where they have one
+# ledger; `ring` = {second, sum of requests, sum of tokens, 61 counts of each}.
+#
+# A member that cannot ask takes its advance, and its share once it has been silent for a while.
+# What others may take in this way is kept back: the advance of those that speak, and the share of
+# those that are silent. A member says what it may still take, in case that it has missed an answer.
 SPEND: Final = (
     _HEAD
     + """
@@ -47,9 +51,9 @@ redis.call('ZADD', KEYS[1], now, member)
 redis.call('SET', KEYS[2], string.format('%.0f', now), 'NX')
 local settling = now - tonumber(redis.call('GET', KEYS[2])) < settle
 local count = alive(KEYS[1], lease)
-local heard, gone = {}, {}
+local silent, gone = {}, {}
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now - lease, now - silence)) do
-  heard[name] = true
+  silent[name] = true
 end
 local function dead(name)
   if gone[name] == nil then
@@ -98,6 +102,7 @@ local function item_of(hash, item)
   local spent, ledger, held = item[5], item[6], item[7]
   local requests, tokens, held_tokens = item[8], item[9], item[10]
   local recent_requests, recent_tokens, needs = item[11], item[12], item[13]
+  local may, keeps = item[14], item[15]
   local flat, rows = redis.call('HGETALL', hash), {}
   for at = 1, #flat, 2 do rows[flat[at]] = flat[at + 1] end
   local ring = turned(rows['ring'])
@@ -115,10 +120,11 @@ local function item_of(hash, item)
     if kind == 'm:' and whose ~= member then
       local row = cmsgpack.unpack(packed)
       all_held = all_held + row[4]
-      if not dead(whose) then all_tokens = all_tokens + row[7] end
-      if heard[whose] then
-        if row[3] == period then kept_nano = kept_nano + row[8] end
-        kept_requests, kept_tokens = kept_requests + row[9], kept_tokens + row[10]
+      if not dead(whose) then
+        local from = silent[whose] and 8 or 11
+        all_tokens = all_tokens + row[7]
+        if row[3] == period then kept_nano = kept_nano + row[from] end
+        kept_requests, kept_tokens = kept_requests + row[from + 1], kept_tokens + row[from + 2]
       end
     elseif kind == 'n:' then
       local row = cmsgpack.unpack(packed)
@@ -149,15 +155,19 @@ local function item_of(hash, item)
   end
   local left = {budget - total - all_held - kept_nano, rpm - ring[2] - kept_requests,
                 tpm - ring[3] - all_tokens - kept_tokens}
-  local share = {}
-  for at = 1, 3 do share[at] = math.max(0, math.floor(left[at] / count)) end
-  local row = {life, seq, period, held, requests, tokens, held_tokens,
-               share[1], share[2], share[3]}
+  local share, advance = {}, {}
+  for at = 1, 3 do
+    share[at] = keeps and not settling and math.max(0, math.floor(left[at] / count)) or 0
+    advance[at] = math.floor(share[at] / batch[9])
+  end
+  local row = {life, seq, period, held, requests, tokens, held_tokens, share[1], share[2], share[3],
+               math.max(may[1], advance[1]), math.max(may[2], advance[2]),
+               math.max(may[3], advance[3])}
   redis.call('HSET', hash, 'm:' .. member, cmsgpack.pack(row),
              'n:' .. machine, cmsgpack.pack({period, spent}), 'ring', cmsgpack.pack(ring))
   if ledger > 0 then redis.call('HSET', hash, 'ledger', cmsgpack.pack({period, ledger})) end
   redis.call('PEXPIRE', hash, 34560000000)
-  return {codes, waits, left, share, {total, all_held, ring[2], ring[3], all_tokens}}
+  return {codes, waits, left, share, advance, {total, all_held, ring[2], ring[3], all_tokens}}
 end
 
 local replies = {}

@@ -1,9 +1,10 @@
 """What one worker may take of a key's limits while it cannot ask the store.
 
 The store tells every worker, with each answer, what is left of a key's budget and of its minute,
-and the worker's share of that: an equal part for each worker of all machines. A worker that cannot
-ask takes up to its share, and at least one request where something is left. The store keeps the
-shares of silent workers back for a while, so that others do not take them as well.
+the worker's share of that (an equal part for each worker of all machines) and its advance, a small
+part of the share. A worker that cannot ask takes up to its advance at first, and up to its share
+once the store has noticed its silence; at least one request where something is left. The store
+keeps the advances of all and the shares of silent workers back, so that no other takes them too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ SECOND_NS: Final = 1_000_000_000
 MINUTE: Final = 60
 RING: Final = 61
 CAUTION: Final = 2  # a key of which nothing was told yet gets half of an equal part
+SILENT_NS: Final = 2_500_000_000  # without an answer: the store keeps the share back by now
 LEAST_MEMBERS: Final = 2  # that are taken to be there, where there may be others
 
 
@@ -35,11 +37,23 @@ class KeyLimits(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the store has said of a key: what is left, the worker's part of it, and the period."""
+    """What the store has said of a key: what is left, the worker's parts of it, and the period."""
 
     left: Needed
     share: Needed
+    advance: Needed
     period: int
+
+
+class Alone(NamedTuple):
+    """The instant of a request that cannot ask, the workers that are there, and for how long.
+
+    `long`: the store has been away for longer than it takes to notice a silence.
+    """
+
+    now_ns: int
+    members: int
+    long: bool
 
 
 class Minute:
@@ -126,11 +140,26 @@ class KeyShare:
         self._used[0] += used.nano_usd - reserved.nano_usd
         self._used[2] += used.tokens - reserved.tokens
 
-    def lacks(
-        self, need: Needed, limits: KeyLimits, held_tokens: int, members: int, now_ns: int
-    ) -> str:
+    def may_take(self, now_ns: int) -> tuple[int, int, int]:
+        """What the worker would still take without asking: the store keeps it back."""
+        if self._told is None:
+            return 0, 0, 0
+        room = self._room(self._told, now_ns)
+        nano, requests, tokens = (
+            max(0, part - used) for part, used in zip(room, self._used, strict=True)
+        )
+        return nano, requests, tokens
+
+    def forget(self) -> None:
+        """Give back what may be taken without asking, of a key that is not in use."""
+        self._told = None
+
+    def _room(self, told: Told, now_ns: int) -> Needed:
+        return told.share if now_ns - self._told_ns >= SILENT_NS else told.advance
+
+    def lacks(self, need: Needed, limits: KeyLimits, held_tokens: int, alone: Alone) -> str:
         """The limit that the share leaves no room in: "rpm", "tpm", "budget" or "" for none."""
-        told = self._told
+        told, now_ns, members = self._told, alone.now_ns, alone.members
         recent = told is not None and now_ns - self._told_ns < MINUTE * SECOND_NS
         minute = Needed(0, self.minute.requests, self.minute.tokens + held_tokens)
         for at, name in ((1, "rpm"), (2, "tpm")):
@@ -138,28 +167,32 @@ class KeyShare:
             if limit < 0:
                 continue
             if told is not None and recent:
-                room, left, used = told.share[at], told.left[at], self._used[at]
+                room, left, used = self._room(told, now_ns)[at], told.left[at], self._used[at]
             else:
-                room, left, used = limit // max(members, LEAST_MEMBERS), limit, minute[at]
+                part = limit // max(members, LEAST_MEMBERS) if alone.long else 0
+                room, left, used = part, limit, minute[at]
             if not _fits(need[at], room, left, used):
                 return name
-        return "" if self._affords(need.nano_usd, limits, members) else "budget"
+        return "" if self._affords(need.nano_usd, limits, alone) else "budget"
 
-    def _affords(self, nano_usd: int, limits: KeyLimits, members: int) -> bool:
+    def _affords(self, nano_usd: int, limits: KeyLimits, alone: Alone) -> bool:
         told, budget = self._told, limits.nano_usd
         if budget < 0:
             return True
-        members = max(members, LEAST_MEMBERS)
+        members = max(alone.members, LEAST_MEMBERS)
         if told is None:
-            return _fits(nano_usd, budget // (CAUTION * members), budget, self._used[0])
+            part = budget // (CAUTION * members) if alone.long else 0
+            return _fits(nano_usd, part, budget, self._used[0])
         if told.period != limits.period:  # a new period begins with all of the budget
             told = self._told = Told(
                 told.left._replace(nano_usd=budget),
                 told.share._replace(nano_usd=budget // members),
+                told.advance._replace(nano_usd=budget // members),
                 limits.period,
             )
             self._used[0] = 0
-        return _fits(nano_usd, told.share.nano_usd, told.left.nano_usd, self._used[0])
+        room = self._room(told, alone.now_ns).nano_usd
+        return _fits(nano_usd, room, told.left.nano_usd, self._used[0])
 
 
 def _fits(need: int, room: int, left: int, used: int) -> bool:

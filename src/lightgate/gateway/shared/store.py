@@ -99,6 +99,7 @@ class SharedStore:
         self.members = 1  # workers of all machines, when last told
         self.timeouts = 0
         self._rest_ns = 0  # until then no request waits
+        self._lost_ns = 0  # when it was lost, unless it is joined
         self._lanes: list[StoreLane] = []
 
     @classmethod
@@ -113,6 +114,11 @@ class SharedStore:
     def asked(self) -> bool:
         """Whether a request may wait for the store now."""
         return self.state == "joined" and self.now_ns() >= self._rest_ns
+
+    @property
+    def away_ns(self) -> int:
+        """For how long the store has been away; 0 while it is joined."""
+        return 0 if self.state == "joined" else self.now_ns() - self._lost_ns
 
     def lane(self) -> StoreLane:
         """Another connection, which is opened when the store is joined."""
@@ -130,6 +136,8 @@ class SharedStore:
         if self.state != "away" or why != self.problem:
             _log.warning("The shared state is away: %s Requests go on with this machine's share.",
                          why)  # fmt: skip
+        if self.state == "joined":
+            self._lost_ns = self.now_ns()
         self.state, self.problem = "away", why
         for lane in self._lanes:
             lane.drop()
