@@ -11,6 +11,7 @@ from bench.rehearse.stages import played, policy, stage
 from lightgate.bench.rehearse.gateway_policy import (
     GatewayPolicy,
     PolicySettings,
+    SharedMachines,
     SharedWorkers,
     gateway_policy,
 )
@@ -178,6 +179,22 @@ exact = { ttft_ms = 50, gap_ms = 1 }
     assert tally.wins[1] < 120  # half a request a second of two, the others fail over
     assert float(np.nanmax(tally.ttft_s)) > 0.3  # somebody stood in the queue
     assert float(np.nanmin(tally.ttft_s)) == pytest.approx(0.05)
+
+
+def test_machines_that_share_a_store_know_what_the_others_have_in_flight() -> None:
+    where = stage("queue", 300)
+    two = gateway_policy(PolicySettings(policy="fastest", machines=2))
+    assert two.name == "fastest, hedge auto, 2 machines"
+    given = where.drawn(1)()
+    shared = two.make(given.truth, 1, where)
+    assert isinstance(shared, SharedMachines)
+    tally = Rehearsal(given, shared).run()
+    assert tally.ends == [1] * 300
+    for worker in shared._workers:
+        for offer in where.offers:
+            form = worker.forms.form(offer.target)
+            assert (form.in_flight, form.shared) == (0, True)
+    assert played(where, two).ttft_s.tobytes() == tally.ttft_s.tobytes()
 
 
 def test_workers_of_one_gateway_share_what_they_learn() -> None:

@@ -118,6 +118,20 @@ async def test_beside_forgets_those_that_say_nothing_and_changes_no_plan(
     assert one.forms.version == before
 
 
+async def test_a_limit_in_flight_counts_the_requests_of_all_machines(machines: Machines) -> None:
+    one = machines(1)[0]
+    form = one.forms.form(TARGET)
+    form.limit.refused(5, SECOND)  # four may be in flight
+    one.forms.started(TARGET, SECOND)
+    assert TARGET not in one.forms.crowded
+    before = one.forms.version
+    one.forms.beside({"x:0": (SECOND, {TARGET: 3})}, SECOND)
+    assert TARGET in one.forms.crowded
+    assert one.forms.version > before
+    one.forms.beside({"x:0": (2 * SECOND, {TARGET: 2})}, 2 * SECOND)
+    assert TARGET not in one.forms.crowded
+
+
 async def test_a_worker_that_ends_is_gone_at_once(machines: Machines, redis: RedisServer) -> None:
     one, other = machines(2)
     await join([one, other])

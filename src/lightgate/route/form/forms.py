@@ -273,6 +273,8 @@ class Forms:
         at_ns = min((told[0] for told in fresh), default=NEVER)
         for target, form in self.by_target.items():
             form.beside(sum([told[1].get(target, 0) for told in fresh]), len(fresh), at_ns)
+            if form.limit.firm or self.crowded:
+                self._count(target, form)
 
     def _count(self, target: str, form: Form) -> None:
         """Keep in mind whether a target is at its limit."""

@@ -242,8 +242,8 @@ class Form:
 
     @property
     def full(self) -> bool:
-        """Whether the target has as many requests in flight as it may."""
-        return self.limit.firm and self.in_flight >= self.limit.most
+        """Whether the target has as many requests in flight as it may, those of others included."""
+        return self.limit.firm and self.in_flight + self._beside >= self.limit.most
 
     # What is seen. These run for every request: comparisons stand where min() and max() would cost
     # 0.1 us each.
@@ -365,7 +365,7 @@ class Form:
     def finished(self, now_ns: int, tokens: int, decode_s: float) -> bool:
         """Take in the speed of a complete answer."""
         if self.limit.firm:
-            self.limit.answered(self.in_flight, now_ns)
+            self.limit.answered(self.in_flight + self._beside, now_ns)
         if tokens < LEAST_TOKENS or decode_s <= 0.0:
             return False
         speed = log(tokens / decode_s)
