@@ -435,6 +435,18 @@ def test_the_bill_of_hedges(ledger: Ledger) -> None:
     assert ask(ledger, "/api/hedges?provider=near", DAY0 + 2 * DAY_S)["counted"] == 0
 
 
+def test_a_bill_says_how_far_back_it_looked(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(ledger, [raced(n, DAY0 + n * 60, 3.0, 0.2) for n in range(30)])
+    whole = ask(ledger, "/api/hedges?from=-1d", DAY0 + 3600)
+    assert (whole["counted"], whole["since"]) == (30, stamp(DAY0 + 3600 - DAY_S))
+    monkeypatch.setattr("lightgate.console.charts.hedges.LOOKED_AT", 20)  # ten requests
+    part = ask(ledger, "/api/hedges?from=-1d", DAY0 + 3600)
+    assert part["counted"] == 10
+    assert stamp(DAY0 + 19 * 60) <= part["since"] <= stamp(DAY0 + 20 * 60)
+
+
 def test_a_bill_of_nothing(ledger: Ledger) -> None:
     told = ask(ledger, "/api/hedges", DAY0)
     assert (told["counted"], told["rows"], told["days"]) == (0, [], [])

@@ -19,8 +19,9 @@ from lightgate.console.api.question import rfc3339
 from lightgate.console.api.sums import sums_of_rollups
 from lightgate.ledger.store.exchange import NANO
 from lightgate.ledger.store.hourly import hourly_costs
-from lightgate.ledger.store.schema import BESIDE, attempt_notes
+from lightgate.ledger.store.schema import attempt_notes
 from lightgate.report.money.bill import (
+    BESIDE,
     Fired,
     Lives,
     attempts_query,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
     from lightgate.report.money.bill import BillBy
 
-MOST_FIRED: Final = 20_000  # requests with a second attempt, the newest
+LOOKED_AT: Final = 150_000  # attempts, the newest: no sum tells which had another one beside them
 CAME: Final = 400  # quantiles that stand for the first tokens of a target
 _NS_PER_S: Final = 1_000_000_000
 _MS_PER_S: Final = 1000.0
@@ -173,23 +174,19 @@ def hedge_bill(
 
 
 def _beside(connection: sa.Connection, question: Question) -> tuple[list[Any], int | None]:
-    """The attempts of requests with a second one, and the second of the oldest if some are missing.
+    """The attempts of requests with a second one among the newest of the period.
 
-    The index of second attempts finds them.
+    The second from which on they were looked at comes with them where that is not all of it.
     """
     table, period = attempt_notes.c, question.period
-    newest = (
-        sa.select(table.exchange_id, table.wall_ns)
-        .where(BESIDE, table.wall_ns >= period.start_s * _NS_PER_S)
-        .where(table.wall_ns < (period.stop_s + 1) * _NS_PER_S)
-        .order_by(table.wall_ns.desc())
-        .limit(MOST_FIRED)
-    )
-    second = connection.execute(newest).all()
-    ids = sa.select(newest.subquery().c.exchange_id)
-    rows = connection.execute(attempts_query().where(table.exchange_id.in_(ids))).all()
-    oldest = second[-1].wall_ns // _NS_PER_S if len(second) == MOST_FIRED else None
-    return list(rows), oldest
+    start, stop = period.start_s * _NS_PER_S, (period.stop_s + 1) * _NS_PER_S
+    at = table.wall_ns
+    newest = sa.select(at).where(at >= start, at < stop).order_by(at.desc())
+    oldest = connection.execute(newest.offset(LOOKED_AT).limit(1)).scalar()
+    start = start if oldest is None else int(oldest) + 1
+    second = sa.select(table.exchange_id).where(table.role.in_(BESIDE), at >= start, at < stop)
+    rows = connection.execute(attempts_query().where(table.exchange_id.in_(second))).all()
+    return list(rows), None if oldest is None else start // _NS_PER_S
 
 
 def _wanted(found: Iterable[Fired], question: Question) -> list[Fired]:

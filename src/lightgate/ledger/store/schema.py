@@ -105,8 +105,6 @@ def _failed(name: str, failed: sa.TextClause, *columns: str) -> sa.Index:
 # What failed is looked for among many more rows that did not.
 EXCHANGE_FAILED: Final = sa.text("outcome <> 'ok'")
 ATTEMPT_FAILED: Final = sa.text("outcome NOT IN ('ok', 'cancelled', 'cut')")
-# Attempts beside a first one: those of races and hedges.
-BESIDE: Final = sa.text("role IN ('hedge', 'racer')")
 
 metadata: Final = sa.MetaData()
 

@@ -48,7 +48,7 @@ MEANS: Final = (
     " would still have taken where the second one won, estimated from all attempts at that target."
     " Paid: attempts beside the winner."
 )
-_BESIDE: Final = frozenset({"hedge", "racer"})
+BESIDE: Final = frozenset({"hedge", "racer"})  # roles of attempts beside a first one
 _ROLES: Final = ("primary", "only", "hedge", "racer")
 _CLOSED: Final = frozenset({"cancelled", "cut"})
 
@@ -147,7 +147,7 @@ def spread(found: Sequence[tuple[float, bool]]) -> Lives:
 def fired_of(rows: Sequence[Any]) -> Fired | None:
     """Make one of a request with a second attempt; None where the first one was not beside it."""
     first = next((row for row in rows if row.role in {"primary", "only"}), None)
-    second = [row for row in rows if row.role in _BESIDE]
+    second = [row for row in rows if row.role in BESIDE]
     if first is None or not second or first.t_send_ns is None:
         return None
     winner = next((row for row in second if row.won and row.t_first_ns is not None), None)
