@@ -10,7 +10,6 @@ failure rates beside it.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -270,7 +269,6 @@ def standings(
     return sorted(rows, key=lambda row: (row.rank, row.name))
 
 
-@lru_cache(256)
 def student(freedom: int, confidence: float) -> float:
     """Two-sided point of Student's t: what |t| stays below with `confidence`; by bisection."""
     low, high = 0.0, 1.0

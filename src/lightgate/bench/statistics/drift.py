@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -28,6 +29,7 @@ FALSE_ALARMS: Final = 0.01  # of the runs of a steady target, over all that is l
 SPREAD_FLOOR: Final = 0.01  # no target is steadier than 1 % from run to run
 TOLERANCE: Final = 0.05  # smaller changes are not worth an alert
 ROUNDS: Final = 20_000  # shuffles
+_student: Final = lru_cache(256)(student)  # found by bisection, and asked for each day of a chart
 
 Call = Literal["slower", "faster", "creeping slower", "creeping faster", "steady", "n too small"]
 
@@ -95,7 +97,7 @@ def step(
     squares = math.fsum([(one - typical) ** 2 for one in earlier])
     spread = max(math.sqrt(squares / (len(earlier) - 1)), SPREAD_FLOOR)
     widened = math.hypot(spread * math.sqrt(1.0 + 1.0 / len(earlier)), doubt)
-    reach = student(len(earlier) - 1, 1.0 - alpha) * widened
+    reach = _student(len(earlier) - 1, 1.0 - alpha) * widened
     away = newest - typical
     found = msgspec.structs.replace(
         plain,
