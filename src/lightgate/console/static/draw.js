@@ -98,7 +98,7 @@ export function spark(points) {
 
 /** @param {string|null} grade */
 export function gradeMark(grade) {
-  if (grade === null) return element("span", "few", "n too small");
+  if (grade === null) return element("span", "small-n", "n too small");
   return element("span", `grade g${Number.parseInt(grade, 10)}`, grade);
 }
 

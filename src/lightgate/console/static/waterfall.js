@@ -78,7 +78,7 @@ export function waterfall(told, close) {
   const g = told.t_ms;
   if (g.received !== null && g.first_byte !== null) bar(picture, g.first_byte, g.received, TOP, "connect", `request came in: ${number(g.received - g.first_byte)} ms`, x);
   if (g.received !== null && g.sent !== null) bar(picture, g.received, g.sent, TOP, "gateway", `gateway until it was sent: ${number(g.sent - g.received)} ms`, x);
-  if (g.first_out !== null && g.last_out !== null) bar(picture, g.first_out, g.last_out, TOP, "out", `handed to the client for ${number(g.last_out - g.first_out)} ms`, x);
+  if (g.first_out !== null && g.last_out !== null) bar(picture, g.first_out, g.last_out, TOP, "handed", `handed to the client for ${number(g.last_out - g.first_out)} ms`, x);
   const labels = element("div", "labels", element("span", "", "gateway"));
   attempts.forEach((/** @type {any} */ lane, /** @type {number} */ at) => {
     drawLane(lane, TOP + LANE * (at + 1), picture, x);
@@ -115,7 +115,7 @@ export function waterfall(told, close) {
 /** @param {boolean} ticked */
 function legend(ticked) {
   const one = (/** @type {string} */ kind, /** @type {string} */ text) => element("span", "", element("i", kind), text);
-  return element("p", "legend soft", one("connect", "waits and connects"), one("wait", "waits for the first token"), one("tokens", ticked ? "a read with tokens" : "tokens of the winner"), one("lost", "tokens of a loser"), one("out", "handed to the client"));
+  return element("p", "legend soft", one("connect", "waits and connects"), one("wait", "waits for the first token"), one("tokens", ticked ? "a read with tokens" : "tokens of the winner"), one("lost", "tokens of a loser"), one("handed", "handed to the client"));
 }
 
 /** @param {any[]} attempts */
