@@ -75,8 +75,9 @@ def test_earlier_runs_and_the_commands_of_an_empty_folder(tmp_path: Path) -> Non
     assert told.rows == []
     assert not (tmp_path / "batches").exists()  # looking makes nothing
     assert [(one.name, one.lines, one.seconds) for one in told.past] == [("lab/s1", 10, 2.0)]
-    assert "/v1/files" in told.try_lines[0]
-    assert "/v1/batches" in told.try_lines[1]
+    assert told.try_lines[0].endswith("> lines.jsonl")
+    assert "/v1/files" in told.try_lines[1]
+    assert "/v1/batches" in told.try_lines[2]
 
 
 async def test_over_http(get: Get, own: OwnGateway) -> None:

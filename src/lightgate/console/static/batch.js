@@ -55,7 +55,7 @@ async function refresh() {
     byId("empty").hidden = told.rows.length > 0;
     if (!told.rows.length) {
       const filtered = new URLSearchParams(location.search).has("state");
-      byId("empty").replaceChildren(element("p", "", filtered ? "No batch is in this state." : "No batch yet. A file of lines, then a batch of it:"), ...(filtered ? [] : told.try_lines.map(copyLine)));
+      byId("empty").replaceChildren(element("p", "", filtered ? "No batch is in this state." : "No batch yet. A file of lines, its upload, and a batch of it:"), ...(filtered ? [] : told.try_lines.map(copyLine)));
     }
     drawPast(told);
     const active = told.rows.filter((/** @type {any} */ row) => row.active).length;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from lightgate.batch.history import PastTimes
 from lightgate.console.api.question import rfc3339
 from lightgate.errors import LightgateError
 from lightgate.gateway.batches.store import BatchStore
+from lightgate.gateway.served.example import example_name
 
 if TYPE_CHECKING:
     from lightgate.console.work.own_gateway import OwnGateway
@@ -159,15 +161,21 @@ def _names(own: OwnGateway) -> dict[str, str]:
 
 
 def _try_lines(own: OwnGateway) -> tuple[str, ...]:
-    address = own.address or "http://127.0.0.1:8080"
-    key = ""
+    address, key, model = own.address or "http://127.0.0.1:8080", "", "PROVIDER/MODEL"
     with contextlib.suppress(LightgateError):
-        key = ' -H "authorization: Bearer $LIGHTGATE_KEY"' if own.snapshot().keys else ""
-    body = (
-        '{"input_file_id": "FILE_ID", "endpoint": "/v1/chat/completions",'
-        ' "completion_window": "24h"}'
-    )
+        snapshot = own.snapshot()
+        key = ' -H "authorization: Bearer $LIGHTGATE_KEY"' if snapshot.keys else ""
+        model = example_name(snapshot) or model
+    said = {"model": model, "messages": [{"role": "user", "content": "Say hello."}]}
+    url = "/v1/chat/completions"
+    line = {"custom_id": "1", "method": "POST", "url": url, "body": said}
+    order = {"input_file_id": "FILE_ID", "endpoint": url, "completion_window": "24h"}
     return (
+        f"echo {_shell(line)} > lines.jsonl",
         f"curl {address}/v1/files{key} -F purpose=batch -F file=@lines.jsonl",
-        f"curl {address}/v1/batches{key} -H 'content-type: application/json' -d '{body}'",
+        f"curl {address}/v1/batches{key} -H 'content-type: application/json' -d {_shell(order)}",
     )
+
+
+def _shell(value: object) -> str:
+    return shlex.quote(msgspec.json.encode(value).decode())

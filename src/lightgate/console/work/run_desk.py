@@ -217,7 +217,7 @@ class RunDesk:
         try:
             now = wall_time(self._clock.wall_ns())
             id_ = f"console-{re.sub(r'[^0-9]', '', now)[:17]}"
-            folder = self._gateway.data / RUNS / id_
+            folder = (self._gateway.data / RUNS / id_).absolute()  # the process works in it
             folder.mkdir(parents=True)
             config = folder / "gateway.toml"
             config.write_text(plan.config(reached.base_url, keyed=bool(reached.credential)))

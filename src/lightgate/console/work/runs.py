@@ -173,7 +173,7 @@ class _Seen(NamedTuple):
 
 def run_list(own: OwnGateway) -> RunList:
     """List the runs of a gateway's data folder."""
-    data = own.data
+    data = own.data.absolute()  # for who copies the command elsewhere
     folders = sorted(_folders(data), key=_when, reverse=True)
     rows = [_row(_seen(path)) for path in folders[:MOST_SHOWN]]
     return RunList(
@@ -261,7 +261,16 @@ def compare(data: Path, old: str, new: str) -> RunComparison:
 def schedule_list(own: OwnGateway) -> ScheduleList:
     """List the schedules of a gateway's data folder."""
     known = {path.name for path in _folders(own.data)}
-    words = ["lightgate", "schedule", "add", "nightly", "--every", "6h", "--data", str(own.data)]
+    words = [
+        "lightgate",
+        "schedule",
+        "add",
+        "nightly",
+        "--every",
+        "6h",
+        "--data",
+        str(own.data.absolute()),
+    ]
     return ScheduleList(
         rows=[_schedule(one, known) for one in Schedules(own.data).all()],
         try_line=shlex.join([*words, "--", *_example(own)]),
