@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from lightgate.console.work.run_desk import KEY_ENV, RunAsked, RunDesk, plan_run
 from lightgate.console.work.run_note import read_note
 from lightgate.console.work.runs import RunUnknown, one_run
 from lightgate.errors import UsageError
+from lightgate.provider.target import resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +69,9 @@ async def test_the_estimate_is_the_commands_own(track: Track, tmp_path: Path) ->
     assert told.most_requests > told.requests  # warm-up, ramps, probes
     assert told.said.startswith(f"At most {told.most_requests} requests; at most")
     assert told.unknown == ()
+    url = f"http://127.0.0.1:{made.rig.port}/v1"
+    assert told.line.startswith(f"lightgate bench 'lab-quick={url}#lab/quick' ")
+    assert resolve(shlex.split(told.line)[2], env={}).model == "lab/quick"
     words = plan.arguments()
     assert Decimal(words[words.index("--max-cost") + 1]) >= told.est_usd > 0
     dear = plan_run(made.gateway, asked(targets=("lab/middle",), agreed_usd=Decimal(900)))

@@ -161,7 +161,7 @@ function drawOne(told) {
     element("p", "soft", `${row.state}, ${shortTime(row.started)} UTC, ${whole(row.requests)} requests. ${row.problem}`),
   ];
   for (const one of told.verdicts) {
-    parts.push(element("div", "verdict", element("p", "", element("strong", "", one.name), ` ${one.sentence}`), ...(one.evidence.length ? [element("ul", "soft", ...one.evidence.map((/** @type {string} */ text) => element("li", "", text)))] : [])));
+    parts.push(element("div", "finding", element("p", "", element("strong", "", one.name), ` ${one.sentence}`), ...(one.evidence.length ? [element("ul", "soft", ...one.evidence.map((/** @type {string} */ text) => element("li", "", text)))] : [])));
   }
   if (cells.length) {
     parts.push(element("div", "curves", curve(cells, "ttft_p50", "first token, median, ms", names), curve(cells, "ttft_p95", "first token, p95, ms", names), curve(cells, "speed_p50", "speed, median, tok/s", names)), legend(names), cellTable(cells));

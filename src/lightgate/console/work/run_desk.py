@@ -55,6 +55,7 @@ KEY_ENV: Final = "LIGHTGATE_BENCH_KEY"  # of the benchmark's process: the consol
 PROVIDER: Final = "gateway"  # what the targets' names begin with: they are asked through it
 KEPT_LINES: Final = 20
 STOP_S: Final = 20.0
+_UNNAMED: Final = re.compile(r"[^A-Za-z0-9_.-]+")  # what a target's own name cannot have
 _CENT: Final = Decimal("0.01")
 
 
@@ -97,6 +98,8 @@ class RunPlan(NamedTuple):
     asked: RunAsked
     choices: tuple[LaneChoice, ...]
     cost: CostEstimate
+    address: str  # of the gateway
+    keyed: bool  # whether it asks clients for a key
 
     @property
     def total(self) -> int:
@@ -111,21 +114,33 @@ class RunPlan(NamedTuple):
             est_usd=self.cost.total,
             unknown=tuple(name.removeprefix(f"{PROVIDER}/") for name in self.cost.unknown),
             said=self.cost.sentence,
-            line=shlex.join(["lightgate", "bench", *self.arguments()]),
+            line=self.line(),
         )
+
+    def line(self) -> str:
+        """The same as a command that a person can copy: it asks the gateway as a client does."""
+        targets = [
+            f"{_UNNAMED.sub('-', one.name)}={self.address}/v1#{one.name}" for one in self.choices
+        ]
+        key = ["--key-env", "LIGHTGATE_KEY"] if self.keyed else []
+        return shlex.join(["lightgate", "bench", *targets, *key, *self.measured()])
 
     def arguments(self) -> list[str]:
         """The command's arguments, but for its files."""
-        asked = self.asked
-        words = [f"{PROVIDER}/{choice.name}" for choice in self.choices]
-        words += ["--concurrency", ",".join(map(str, asked.concurrency))]
-        words += ["--requests", str(asked.requests), "--prompt-tokens", str(asked.prompt_tokens)]
-        words += ["--max-tokens", str(asked.max_tokens), "--no-aa"]
-        words += ["--header", "x-lightgate-tags: bench", "--header", "x-lightgate-cache: off"]
+        words = [f"{PROVIDER}/{choice.name}" for choice in self.choices] + self.measured()
+        words += ["--no-aa", "--header", "x-lightgate-tags: bench"]
+        words += ["--header", "x-lightgate-cache: off"]
         if self.cost.total and not self.cost.unknown:
-            limit = max(self.cost.total, asked.agreed_usd or Decimal(0))
+            limit = max(self.cost.total, self.asked.agreed_usd or Decimal(0))
             words += ["--max-cost", str(limit.quantize(_CENT, rounding=ROUND_UP))]
         return [*words, "--yes"]
+
+    def measured(self) -> list[str]:
+        """What is measured, as arguments."""
+        asked = self.asked
+        words = ["--concurrency", ",".join(map(str, asked.concurrency))]
+        words += ["--requests", str(asked.requests), "--prompt-tokens", str(asked.prompt_tokens)]
+        return [*words, "--max-tokens", str(asked.max_tokens)]
 
     def config(self, base_url: str, *, keyed: bool) -> str:
         """The configuration of the command: the gateway as a provider, with its targets' prices."""
@@ -166,7 +181,8 @@ def plan_run(gateway: OwnGateway, asked: RunAsked) -> RunPlan:
         at=datetime.now(UTC),
         aa=False,
     )
-    return RunPlan(asked, tuple(choices), announce(order))
+    address = gateway.address or "http://127.0.0.1:8080"
+    return RunPlan(asked, tuple(choices), announce(order), address, bool(snapshot.keys))
 
 
 def _priced(choice: LaneChoice) -> Target:
@@ -222,7 +238,7 @@ class RunDesk:
             config = folder / "gateway.toml"
             config.write_text(plan.config(reached.base_url, keyed=bool(reached.credential)))
             words = plan.arguments()
-            line = shlex.join(["lightgate", "bench", *words])
+            line = plan.line()
             note = RunNote(
                 started=now,
                 targets=tuple(choice.name for choice in plan.choices),

@@ -1,0 +1,94 @@
+"""The race track against the simulator, and a benchmark that is started from its page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from browser.conftest import drawn, findings, shot
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from browser.conftest import Site, Visit
+
+LANES = ("sim-groq/mixtral", "sim-together/mixtral", "sim-openai/gpt-4-turbo")
+RACE = "/race?" + "&".join(f"lane={name}" for name in LANES)
+LONG_MS = 60_000
+FINISHED = "document.querySelectorAll('.course .place:not(:empty)').length"
+
+
+def places(page: Page) -> list[str]:
+    """Lanes of the track by their place at the finish."""
+    marks = page.locator(".course .place").all_inner_texts()
+    names = page.locator(".course .who").all_inner_texts()
+    return [name for _, name in sorted(zip(marks, names, strict=True))]
+
+
+def test_a_race_from_the_prompt_to_the_ledger(signed_in: Visit, site: Site) -> None:
+    page = signed_in(RACE)
+    assert page.locator(".chip :checked").count() == len(LANES)
+    assert "At most $" in page.locator("#estimate").inner_text()
+    page.get_by_label("most tokens").fill("40")
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    page.wait_for_function("() => document.querySelectorAll('.said span').length > 0")
+    assert page.locator("#stop").is_visible()
+    page.locator("#result:not([hidden])").wait_for(timeout=LONG_MS)
+    drawn(page)
+    assert page.locator("#state").inner_text().startswith(f"{places(page)[0]} finished first")
+    assert all(len(text) > 20 for text in page.locator(".said").all_inner_texts())
+    # The order on the track, that of the table, and the instants of the ledger agree.
+    table = page.locator("#rows td:nth-child(2)").all_inner_texts()
+    assert table == places(page)
+    assert sorted(table) == sorted(LANES)
+    assert page.locator("#rows td:nth-child(1)").all_inner_texts() == ["1st", "2nd", "3rd"]
+    ends = []
+    for link in page.locator("#rows a").all():
+        id_ = (link.get_attribute("href") or "").partition("open=")[2]
+        told = page.request.get(f"{site.console}/api/requests/{id_}").json()
+        assert told["exchange"]["tags"] == "race"
+        (attempt,) = told["attempts"]
+        ends.append(attempt["e2e_ms"])
+    assert ends == sorted(ends)
+    assert findings(page) == []
+    shot(page, "race-finished")
+    page.get_by_role("button", name="¼ speed").click()
+    page.wait_for_function(
+        "() => document.querySelectorAll('.course .place:not(:empty)').length < 3"
+    )
+    page.locator("#rows a").first.click()
+    page.wait_for_url("**/requests?open=*")
+
+
+def test_a_race_that_is_stopped(signed_in: Visit) -> None:
+    page = signed_in(RACE)
+    page.get_by_label("most tokens").fill("2000")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_function("() => document.querySelectorAll('.said span').length > 0")
+    page.get_by_role("button", name="Stop").click()
+    page.wait_for_function("() => document.querySelector('#state').textContent.startsWith('Stop')")
+    assert page.locator("#stop").is_hidden()
+    assert page.locator("#result").is_hidden()
+
+
+def test_a_benchmark_is_started_followed_and_opened(signed_in: Visit) -> None:
+    page = signed_in("/runs")
+    page.get_by_role("button", name="Start a run").click()
+    page.locator(".chip").first.wait_for()
+    page.get_by_label("in flight").fill("1,2")
+    page.get_by_label("requests each").fill("8")
+    page.get_by_label("prompt tokens").fill("32")
+    page.get_by_label("most tokens").fill("8")
+    page.wait_for_function(
+        "() => document.querySelector('#estimate').textContent.startsWith('16 ')"
+    )
+    assert "--concurrency 1,2 --requests 8" in page.locator("#line").inner_text()
+    page.locator("#go:enabled").click()
+    page.locator("#live progress").wait_for()
+    page.wait_for_url("**/runs?open=console-*", timeout=LONG_MS)
+    drawn(page)
+    assert page.locator(".curve").count() >= 1
+    assert "finished" in page.locator("#one").inner_text()
+    assert page.locator("#one tbody tr").count() == 2
+    assert findings(page) == []
+    shot(page, "runs-one")
