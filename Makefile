@@ -67,6 +67,12 @@ endef
 	.venv-pipx/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
 	@touch $@
 
+# Ray, for load from several hosts; with our own sources beside it, as on every node of a cluster.
+.venv-ray/stamp: requirements/ray.txt .venv-uv/stamp
+	$(environment)
+	echo "$(CURDIR)/src" > $(@D)/lib/$$(ls $(@D)/lib)/site-packages/lightgate.pth
+	$(@D)/bin/python -m compileall -q -j 0 $(@D)/lib > /dev/null || true # Ray waits 15 s for a process that imports much
+
 # What reads the files of deploy/: linters and schemas; helm comes from npm (.node-helm).
 .venv-deploy/stamp: requirements/deploy.txt .venv-uv/stamp
 	$(environment)
@@ -120,7 +126,7 @@ unit: prepared
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 4 $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
-soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .redis/stamp
+soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .redis/stamp .venv-ray/stamp
 	$(BIN)/lightgate selftest
 	$(BIN)/python benchmarks/reader.py
 	$(BIN)/python benchmarks/simulator.py
@@ -134,6 +140,7 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .redis/stamp
 	$(BIN)/python benchmarks/restart.py
 	$(BIN)/python benchmarks/restart.py --upgrade --reloads 2
 	$(BIN)/python benchmarks/crowd.py
+	.venv-ray/bin/python benchmarks/ray_load.py
 	$(BIN)/python benchmarks/batch_beside.py
 	$(BIN)/python benchmarks/batch_room.py
 	$(BIN)/python benchmarks/console_beside.py || test $$? -eq 7 # cannot judge on a busy machine, and says so
@@ -169,7 +176,7 @@ lock: $(VENV)/test.stamp
 	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
 	$(MAKE) .venv-uv/stamp .venv-node/stamp
-	cd requirements && for set in uv node clients-openai3 clients-openai2 deploy; do \
+	cd requirements && for set in uv node clients-openai3 clients-openai2 deploy ray; do \
 	  ../.venv-uv/bin/uv -q pip compile --python-version 3.11 --generate-hashes --no-header -o $$set.txt $$set.in || exit 1; done
 	for set in agents sdks helm axe; do PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix requirements/npm-$$set install --package-lock-only \
 	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done

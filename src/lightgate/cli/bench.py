@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from lightgate.bench.checks.cases import CaseSet
     from lightgate.bench.judge.slo import Check
+    from lightgate.bench.load.ray_hosts import CarriedHost
     from lightgate.bench.load.shape import Shape
     from lightgate.bench.run.engine import Bench
     from lightgate.bench.run.order import Explorer, Loading, RunOrder
@@ -137,6 +138,11 @@ PROFILES = ("voice", "coding", "agent", "batch")
     "--processes", type=click.IntRange(1, 64), help="Client processes; one per 1,000 in flight."
 )
 @click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Make the load from every node of this Ray cluster, e.g. auto or 10.0.0.5:6379.",
+)
+@click.option(
     "--stamps",
     type=click.Choice(["kernel", "read"]),
     help="Take times from the kernel or at the read.",
@@ -164,13 +170,13 @@ def command(**given: Any) -> int:
     paced = given["rate"] is not None and not given["find_rate"]
     given["shape"] = given["shape"] or ("poisson" if paced else "closed")
     take_up(given)
-    with _targets(given) as targets:
-        order = _order(given, targets, cases)
+    with _targets(given) as targets, _hosts(given) as hosts:
+        order = _order(given, targets, cases, len(hosts))
         explorer = _explorer(given, order, checks)
         order = agree(order, explorer, yes=given["yes"])
         folder = folder_of(given)
         with EngineWatch(watch_of(given, targets)) as watch:
-            run, code = _carry_out(order, folder, explorer, resume=given["resume"])
+            run, code = _carry_out((order, hosts), folder, explorer, resume=given["resume"])
         run = _watched(run, watch, folder)
     _show(run, folder, as_json=given["as_json"])
     if not code:
@@ -211,8 +217,24 @@ def _priced(targets: tuple[Target, ...], text: str | None) -> tuple[Target, ...]
     )
 
 
+@contextlib.contextmanager
+def _hosts(given: dict[str, Any]) -> Iterator[tuple[CarriedHost, ...]]:
+    """The hosts that make the load; none where it is this machine."""
+    if given["ray"] is None:
+        yield ()
+        return
+    if given["turns"] is not None or given["together"]:
+        raise UsageError("--ray goes with single requests to one target after the other.")
+    from lightgate.bench.load.ray_hosts import RayCluster
+
+    with RayCluster(given["ray"]) as cluster:
+        named = ", ".join(f"{one.place.host} ({one.place.region})" for one in cluster.hosts)
+        note(f"The load comes from {named}.")
+        yield cluster.hosts
+
+
 def _order(
-    given: dict[str, Any], targets: tuple[Target, ...], cases: CaseSet | None = None
+    given: dict[str, Any], targets: tuple[Target, ...], cases: CaseSet | None, hosts: int
 ) -> RunOrder:
     from datetime import UTC, datetime
 
@@ -234,6 +256,7 @@ def _order(
         together=given["together"],
         stagger=given["stagger"],
         processes=given["processes"],
+        hosts=hosts,
         slo=slo_of(given),
         warmup=given["warmup"],
         patience_s=None
@@ -410,7 +433,11 @@ def _explorer(given: dict[str, Any], order: RunOrder, checks: list[Check]) -> Ex
 
 
 def _carry_out(
-    order: RunOrder, folder: RunFolder | None, explorer: Explorer | None, *, resume: bool
+    asked: tuple[RunOrder, tuple[CarriedHost, ...]],
+    folder: RunFolder | None,
+    explorer: Explorer | None,
+    *,
+    resume: bool,
 ) -> tuple[Run, int]:
     """Run it; an interruption keeps what was measured and is exit code 130."""
     import uvloop
@@ -419,11 +446,12 @@ def _carry_out(
     from lightgate.errors import Exit
     from lightgate.report.tables.live import Progress
 
+    order, hosts = asked
     with Progress() as progress:
-        bench = Bench(order, folder, progress, explorer)
+        bench = Bench(order, folder, progress, explorer, hosts)
         if resume and folder is not None:
             bench.take_up(folder)
-        interrupted, failure = uvloop.run(_until_signal(bench))
+        interrupted, failure = uvloop.run(_until_signal(bench, hosts))
     if failure is not None and not bench.measured.attempts:
         raise failure
     run = checked(bench.run, order, bench, folder)
@@ -451,9 +479,18 @@ def _watched(run: Run, watch: EngineWatch, folder: RunFolder | None) -> Run:
     return run
 
 
-async def _until_signal(bench: Bench) -> tuple[bool, LightgateError | None]:
+async def _until_signal(
+    bench: Bench, hosts: tuple[CarriedHost, ...]
+) -> tuple[bool, LightgateError | None]:
+    async def work_on() -> None:
+        if hosts:
+            from lightgate.bench.load.ray_hosts import check_hosts
+
+            await check_hosts(hosts)
+        await bench.carry_out()
+
     loop = asyncio.get_running_loop()
-    work = asyncio.ensure_future(bench.carry_out())
+    work = asyncio.ensure_future(work_on())
     stopped = False
 
     def stop() -> None:

@@ -25,7 +25,7 @@ CASES_AT_ONCE: Final = "1"  # nothing is sent but the cases and the warm-up
 # Options about what is sent, or how much of it: the cases say both.
 _OTHERWISE: Final = (
     "requests", "precision", "duration", "rate", "sweep", "find_rate", "max_inflight", "turns",
-    "think", "tools", "prompts", "cached", "cancel", "processes", "resume",
+    "think", "tools", "prompts", "cached", "cancel", "processes", "ray", "resume",
 )  # fmt: skip
 _MOST_AT_ONCE: Final = 512
 

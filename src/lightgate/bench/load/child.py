@@ -18,6 +18,9 @@ import msgspec
 from lightgate.bench.load.drive import Driven, Finished, drive_from, restraint_of
 from lightgate.bench.load.frames import (
     DOWN,
+    ClockAsk,
+    ClockTold,
+    Down,
     Go,
     HoldFrame,
     JobFrame,
@@ -104,9 +107,11 @@ async def serve() -> int:
             await client.warm(origin, setup.connections)
         with quiet():
             say(Ready())
-            go = await receive(reader, DOWN)
+            go = await _after_clocks(reader, say)
             if isinstance(go, Go):
                 say(await _work(reader, say, client, setup, go.start_ns))
+                if setup.timed:
+                    await _after_clocks(reader, say)
     finally:
         await client.close()
         source.close()
@@ -114,6 +119,13 @@ async def serve() -> int:
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
     return 0
+
+
+async def _after_clocks(reader: asyncio.StreamReader, say: Callable[[Up], None]) -> Down | None:
+    """Tell the time as often as it is asked for; the first other message, None at the end."""
+    while isinstance(message := await receive(reader, DOWN), ClockAsk):
+        say(ClockTold(SYSTEM.now_ns(), SYSTEM.wall_ns()))
+    return message
 
 
 async def _work(

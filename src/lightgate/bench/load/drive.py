@@ -70,6 +70,7 @@ class Finished(msgspec.Struct, frozen=True):
     called: Called
     worker: int  # 0 for every request of a plan
     wall_ns: int
+    region: str = ""  # of the host that made it; empty where that is this machine
 
 
 class Driven(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
     first_worker: int
     warm: tuple[Origin, ...]
     connections: int
+    timed: bool = False  # on another host: it is asked for its time once more when it is over
 
 
 class Go(msgspec.Struct, frozen=True, tag="go"):
@@ -67,7 +68,11 @@ class HoldFrame(msgspec.Struct, frozen=True, tag="hold"):
     until_ns: int
 
 
-Down = Setup | Go | JobFrame | Tell | HoldFrame
+class ClockAsk(msgspec.Struct, frozen=True, tag="clock"):
+    """The question of the parent for the time of a child."""
+
+
+Down = Setup | Go | JobFrame | Tell | HoldFrame | ClockAsk
 
 
 # Frames, up
@@ -95,7 +100,14 @@ class Over(msgspec.Struct, frozen=True, kw_only=True, tag="over"):
     clock_steps: int
 
 
-Up = Ready | Result | Over
+class ClockTold(msgspec.Struct, frozen=True, tag="told"):
+    """The time of a child: its monotonic clock and its wall clock."""
+
+    now_ns: int
+    wall_ns: int
+
+
+Up = Ready | Result | Over | ClockTold
 
 
 _ERRORS: Final = {
@@ -162,11 +174,11 @@ def pack(number: int, item: Finished, worker: int) -> Result:
     )
 
 
-def unpack(result: Result, job: Job) -> Finished:
+def unpack(result: Result, job: Job, region: str = "") -> Finished:
     """Make the finished request as its own process saw it."""
     marks = Marks()
     for name, value in result.plain.items():
         setattr(marks, name, intern(value) if isinstance(value, str) else value)
     for name, data in result.arrays.items():
         getattr(marks, name).frombytes(data)
-    return Finished(job, marks, result.called, result.worker, result.wall_ns)
+    return Finished(job, marks, result.called, result.worker, result.wall_ns, region)

@@ -4,7 +4,8 @@ The parent owns the plan and the jobs: each job goes to exactly one child (`chil
 offset from one start on the monotonic clock that all processes of a machine share. Children send
 every request that ended back at once, marks and all, so the parent sees what one process would have
 seen. What a killed child had finished is kept; what it had not is counted as lost and never sent
-again. Both sides speak `frames` over the child's standard input and output.
+again. Both sides speak `frames` over the child's standard input and output. Children may stand on
+other hosts (`hosts`): their clocks are then compared with ours, and every instant is put on ours.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import asyncio
 import contextlib
 import itertools
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from lightgate.bench.load.drive import Driven, Driving, Finished, restraint_of
 from lightgate.bench.load.frames import (
     UP,
+    ClockAsk,
+    ClockTold,
     Down,
     Go,
     HoldFrame,
@@ -33,18 +36,21 @@ from lightgate.bench.load.frames import (
     receive,
     unpack,
 )
+from lightgate.bench.load.hosts import PINGS, HostClock, Ping, health_of, host_of
 from lightgate.bench.load.jobs import Job, JobSource, Start, Stretch, starts
 from lightgate.bench.load.restraint import is_key_refused
-from lightgate.clock.marks import StampSource
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import LightgateError, UsageError
-from lightgate.wire.origin import Origin
+from lightgate.ledger.runs.hosts import HostHealth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lightgate.bench.load.hosts import HostPlace, LoadHost, LoadProcessHandle
     from lightgate.bench.load.shape import Pacer
+    from lightgate.clock.marks import StampSource
+    from lightgate.wire.origin import Origin
 
 NS_PER_S: Final = 1_000_000_000
 CHILD: Final = "lightgate.bench.load.child"  # the module that a child runs
@@ -59,7 +65,7 @@ MOST: Final = 64  # processes
 ONE_PROCESS: Final = 1_000  # streams that one process carries without being late
 
 
-class LoadProcesses(msgspec.Struct, frozen=True, kw_only=True):
+class LoadProcesses(NamedTuple):
     """Settings of the load processes: their number, their stamps, their warm connections.
 
     `connections` are for all of them together and to each origin; None is one for each worker.
@@ -69,6 +75,7 @@ class LoadProcesses(msgspec.Struct, frozen=True, kw_only=True):
     stamp: StampSource = "read"
     warm: tuple[Origin, ...] = ()
     connections: int | None = None
+    hosts: tuple[LoadHost, ...] = ()  # that run them, in turns; none: this machine
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -86,6 +93,7 @@ class DrivenByProcesses(msgspec.Struct, frozen=True, kw_only=True):
     driven: Driven
     lost: tuple[Lost, ...] = ()
     clock_steps: int = 0
+    hosts: tuple[HostHealth, ...] = ()
 
 
 def shares(total: int, processes: int) -> list[int]:
@@ -94,9 +102,13 @@ def shares(total: int, processes: int) -> list[int]:
     return [total // parts + (number < total % parts) for number in range(parts)]
 
 
-def processes_for(streams: int, asked: int | None = None) -> int:
-    """Count the processes to use: those asked for, else one for every 1,000 streams begun."""
-    return min(MOST, max(1, -(-streams // ONE_PROCESS))) if asked is None else asked
+def processes_for(streams: int, asked: int | None = None, hosts: int = 0) -> int:
+    """Count the processes to use: those asked for, else one for every 1,000 streams begun.
+
+    With hosts it is at least one for each of them.
+    """
+    wanted = min(MOST, max(1, -(-streams // ONE_PROCESS))) if asked is None else asked
+    return max(wanted, hosts)
 
 
 async def drive_processes(
@@ -133,9 +145,14 @@ async def drive_processes_from(
 class _LoadProcess:
     """One process as the parent sees it."""
 
-    def __init__(self, number: int, room: int, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, number: int, room: int, process: LoadProcessHandle, place: HostPlace | None
+    ) -> None:
         self.number = number
         self.process = process
+        self.place = place  # None: this machine
+        self.clock: HostClock | None = None  # of another host, at the start
+        self.clock_after: HostClock | None = None  # and at the end
         self.room = asyncio.Semaphore(room)  # of a closed loop: jobs that it may hold
         self.held: dict[int, Job] = {}
         self.finished = self.cut = 0
@@ -147,6 +164,41 @@ class _LoadProcess:
         stdin = self.process.stdin
         if stdin is not None and not self.gone and not stdin.is_closing():
             stdin.write(frame(message))
+
+    async def compared(self) -> HostClock:
+        """Compare the clock of its host with ours; the process does nothing else meanwhile."""
+        pings = []
+        for _ in range(PINGS):
+            asked_ns = SYSTEM.now_ns()
+            self.send(ClockAsk())
+            told = await receive(self.process.stdout, UP)
+            if not isinstance(told, ClockTold):
+                raise LightgateError("A load process did not tell its time; it was lost.")
+            pings.append(
+                Ping(asked_ns, told.now_ns, told.wall_ns, SYSTEM.now_ns(), SYSTEM.wall_ns())
+            )
+        return HostClock.of(pings)
+
+    def taken(self, result: Result, job: Job) -> Finished:
+        """Make the finished request of a result, on our clock."""
+        if self.clock is None or self.place is None:
+            return unpack(result, job)
+        wall_ns = result.wall_ns - self.clock.wall_offset_ns
+        result = msgspec.structs.replace(result, wall_ns=wall_ns)
+        finished = unpack(result, job, self.place.region)
+        self.clock.put_marks(finished.marks)
+        return finished
+
+    def at(self, instant_ns: int) -> int:
+        """Put an instant of our clock on that of the process."""
+        return instant_ns if self.clock is None else self.clock.theirs(instant_ns)
+
+    def health(self) -> HostHealth | None:
+        """Make the record of its clock; None for a process of this machine."""
+        if self.clock is None or self.place is None:
+            return None
+        steps = 0 if self.over is None else self.over.clock_steps
+        return health_of(self.place, self.number, (self.clock, self.clock_after), steps)
 
 
 class _Parent:
@@ -179,7 +231,7 @@ class _Parent:
             for _ in range(self._driving.concurrency):
                 source.joined()
             for child in self._children:
-                child.send(Go(start_ns))
+                child.send(Go(child.at(start_ns)))
             loop = asyncio.get_running_loop()
             reading = [loop.create_task(self._read(child)) for child in self._children]
             feeding = loop.create_task(self._feed(source, start_ns))
@@ -213,15 +265,9 @@ class _Parent:
         limits = shares(driving.max_inflight, len(parts)) if driving.max_inflight else None
         spare = SPARE if self._source.fills else 0
         for number, share in enumerate(parts):
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                CHILD,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C reaches the parent alone, which then says halt
-            )
-            child = _LoadProcess(number, share + spare, process)
+            host = host_of(wanted.hosts, number)
+            process = await (start_here() if host is None else host.start())
+            child = _LoadProcess(number, share + spare, process, host.place if host else None)
             self._children.append(child)
             own = msgspec.structs.replace(
                 driving,
@@ -237,6 +283,7 @@ class _Parent:
                 first_worker=0 if planned else sum(parts[:number]),
                 warm=wanted.warm,
                 connections=-(-(wanted.connections or sum(parts)) // len(parts)),
+                timed=host is not None,
             )
             child.send(setup)
         try:
@@ -245,6 +292,8 @@ class _Parent:
                     answer = await receive(child.process.stdout, UP)
                     if not isinstance(answer, Ready):
                         raise LightgateError("A load process did not start; its reason is above.")
+                    if child.place is not None:
+                        child.clock = await child.compared()
         except TimeoutError:
             raise LightgateError(f"A load process was not ready in {READY_S:g} s.") from None
 
@@ -307,14 +356,24 @@ class _Parent:
                 child.cut += message.called.outcome is Outcome.CUT
                 self._heed(child, message)
                 child.room.release()
-                self._on_done(unpack(message, job))
+                self._on_done(child.taken(message, job))
                 self._ended(job)
             elif isinstance(message, Over):
                 child.over = message
+                if child.place is not None:
+                    await self._take_leave(child)
         child.gone = True
         for job in child.held.values():  # of a child that was lost
             self._ended(job)
         child.room.release()  # so that feeding it ends too
+
+    async def _take_leave(self, child: _LoadProcess) -> None:
+        """Compare the clock of another host once more, and let its process end."""
+        with contextlib.suppress(LightgateError, TimeoutError):  # its results are all here
+            async with asyncio.timeout(GRACE_S):
+                child.clock_after = await child.compared()
+        if child.process.stdin is not None:
+            child.process.stdin.close()
 
     def _ended(self, job: Job) -> None:
         """Halt all children where a request was the last that counts."""
@@ -348,7 +407,7 @@ class _Parent:
         if restraint.until_ns > before:
             for other in self._children:
                 if other is not child:
-                    other.send(HoldFrame(restraint.until_ns))
+                    other.send(HoldFrame(other.at(restraint.until_ns)))
         if enough:
             self._halt()
 
@@ -374,7 +433,11 @@ class _Parent:
 
     def _summed(self, start_ns: int) -> DrivenByProcesses:
         overs = [child.over for child in self._children if child.over is not None]
-        parts = [over.driven for over in overs if over.driven is not None]
+        parts = [
+            child.over.driven if child.clock is None else child.clock.put_driven(child.over.driven)
+            for child in self._children
+            if child.over is not None and child.over.driven is not None
+        ]
         fallen = [child for child in self._children if child.over is None]
         # A child that was told to halt has no sums of its own.
         halted = [child for child in self._children if child.over and child.over.driven is None]
@@ -398,4 +461,17 @@ class _Parent:
                 for child in fallen
             ),
             clock_steps=max((over.clock_steps for over in overs), default=0),
+            hosts=tuple(filter(None, (child.health() for child in self._children))),
         )
+
+
+async def start_here() -> asyncio.subprocess.Process:
+    """Start a load process on this machine."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        CHILD,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C reaches the parent alone, which then says halt
+    )

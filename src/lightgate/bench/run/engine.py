@@ -54,6 +54,7 @@ from lightgate.errors import (
     LightgateError,
     Unreachable,
 )
+from lightgate.ledger.runs.hosts import HostHealth, worst_of
 from lightgate.ledger.runs.run import Health, Run
 from lightgate.provider.answer import Kept
 from lightgate.provider.prepare import prepare
@@ -61,9 +62,10 @@ from lightgate.wire.client.client import Client
 from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from lightgate.bench.checks.cases import CaseSet
+    from lightgate.bench.load.hosts import LoadHost
     from lightgate.bench.run.order import Explorer, Loading, RunObserver, RunOrder
     from lightgate.bench.workload.conversation import Talk
     from lightgate.bench.workload.conversation import Turn as SessionTurn
@@ -89,8 +91,11 @@ class Bench:
         folder: RunFolder | None,
         observer: RunObserver,
         explorer: Explorer | None = None,
+        hosts: Sequence[LoadHost] = (),
     ) -> None:
         self._order = order
+        self._hosts = tuple(hosts)  # that make the load; none: this machine
+        self._host_health: list[HostHealth] = []
         self._explorer = explorer
         self._loads = list(order.loads)  # and those that the explorer adds
         self._folder = folder
@@ -231,9 +236,10 @@ class Bench:
 
     async def _drive(self, client: Client, load: Loading, workload: Workload) -> None:
         order, names = self._order, self._names(load)
-        processes = processes_for(load.concurrency or 1, order.processes)
+        processes = processes_for(load.concurrency or 1, order.processes, len(self._hosts))
+        apart = processes > 1 or bool(self._hosts)
         together = order.together or load.pacer is not None
-        unbroken = together or processes > 1 or len(names) == 1
+        unbroken = together or apart or len(names) == 1
         reached = self._recorder.reached(load.label, names, unbroken=unbroken)
         asked = load.cap if load.requests is None else load.requests
         left = None if asked is None else asked - reached.done
@@ -269,7 +275,7 @@ class Bench:
             take = self._keeper(take, load, workload, order.cases)
         run = Interleaved(client, plan, driving, take, load.pacer)
         run.takes_ns = self._takes_ns.setdefault(load.label, {})
-        if processes > 1:
+        if apart:
             work = self._by_processes(lanes, run, processes)
         else:
             await self._warm(client, lanes, load)
@@ -332,7 +338,12 @@ class Bench:
         turns = await run.warm(lanes)
         for lane in lanes:
             origin, _ = split_url(self._targets[lane.name].base_url)
-            crew = LoadProcesses(processes=processes, stamp=self._order.stamps, warm=(origin,))
+            crew = LoadProcesses(
+                processes=processes,
+                stamp=self._order.stamps,
+                warm=(origin,),
+                hosts=self._hosts,
+            )
             source, driving, finished = run.unbroken(lane, spare=SPARE * processes)
             driven = await drive_processes_from(source, driving, crew, finished)
             for lost in driven.lost:
@@ -340,6 +351,10 @@ class Bench:
                     f"A process of {lane.name} was lost with {lost.unfinished} requests."
                 )
             self._steps += driven.clock_steps
+            self._host_health += driven.hosts
+            for health in driven.hosts:
+                for doubt in health.doubts():
+                    self._say_once(doubt)
             turns.append(LaneTurn(lane.name, None, warmup=False, driven=driven.driven))
         return turns
 
@@ -494,7 +509,8 @@ class Bench:
             bound_p99_ms=worst,
         )
         notes = (*self._notes, *self._in_one_piece())
-        run = msgspec.structs.replace(self.run, health=health, notes=notes)
+        hosts = worst_of(self._host_health)
+        run = msgspec.structs.replace(self.run, health=health, notes=notes, hosts=hosts)
         loads = [load.facts(self._dropped.get(load.label, {}), self._cpu) for load in self._loads]
         self.run = conclude(run, self.measured, loads, slo=self._order.slo, seed=self._order.seed)
         self._keep()

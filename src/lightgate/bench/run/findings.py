@@ -17,6 +17,7 @@ from lightgate.bench.statistics.versus import Field, contest
 from lightgate.bench.workload.workload import WORDLESS
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.ledger.runs.recording import Recording
+from lightgate.ledger.runs.run import RegionCells
 from lightgate.ledger.runs.samples import inside
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def conclude(
         picks=picks(found_cells, twins) if worded else (),
         break_even=break_even(run.targets, found_cells),
         answers=answers(run.targets, found_cells) if worded else (),
+        regions=regions(run.targets, measured, loads, slo),
         notes=tuple(dict.fromkeys(filter(None, (*run.notes, other_models(run.targets))))),
     )
 
@@ -109,6 +111,28 @@ def cells(
             )
             found.append(summarise(attempts, measured.recordings, facts))
     return relate(found)
+
+
+def regions(
+    targets: Sequence[TargetFacts],
+    measured: Measured,
+    loads: Sequence[LoadFacts],
+    slo: Slo | None,
+) -> tuple[RegionCells, ...]:
+    """Summarise the attempts of each region by themselves; nothing where there is only one.
+
+    Every sample of every host is here, so the cells of all regions together are made of samples
+    too, never of figures of figures.
+    """
+    names = {measured.recordings[attempt.id].region for attempt in measured.attempts}
+    found = []
+    for name in sorted(names) if len(names - {""}) > 1 else ():
+        own = [one for one in measured.attempts if measured.recordings[one.id].region == name]
+        part = Measured(attempts=own, recordings=measured.recordings)
+        if name:  # what this machine asked to warm up is of no region
+            bare = [msgspec.structs.replace(load, dropped={}) for load in loads]
+            found.append(RegionCells(region=name, cells=cells(targets, part, bare, slo)))
+    return tuple(found)
 
 
 def _counted(cells: Sequence[CellSummary], measured: Measured) -> frozenset[str]:

@@ -138,6 +138,7 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     together: bool = False
     stagger: bool = True  # begin the workers of a closed loop over the time of one request
     processes: int | None = None  # None: one for every 1,000 streams begun
+    hosts: int = 0  # other machines that make the load; 0: this one makes it
     warmup: int = 2
     patience_s: float | None = None  # a target whose probes take longer is left out
     slo: Slo | None = None
@@ -201,12 +202,13 @@ def announced(load: Loading, order: RunOrder) -> int | None:
         own = order.wish.own
         return counted if own is None else max(counted, len(own.pick(0).turns))
     workers, targets = load.concurrency or 1, len(order.targets)
-    processes = processes_for(workers, order.processes)
+    processes = processes_for(workers, order.processes, order.hosts)
+    apart = processes > 1 or order.hosts > 0
     stretches = 1 if load.precision is None else 2
-    if not order.together and targets > 1 and processes == 1:
+    if not order.together and targets > 1 and not apart:
         stretches = -(-counted // usual_size(load, targets)) + stretches - 1
     extra = most_ramp(workers) + most_fillers(workers)
-    if processes > 1:
+    if apart:
         extra += SPARE * processes
     return counted + stretches * extra + max(order.warmup, 1)
 

@@ -126,6 +126,7 @@ class Recorder:
                 max_tokens=self._order.wish.tokens_out,
                 turn=begun if unbroken else None,
                 part=part if part in {"ramp", "filler"} else "",
+                region=item.finished.region,
             )
             self.measured.attempts.append(attempt)
             self.measured.recordings[attempt.id] = recording

@@ -50,6 +50,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     headers_bound_ns: int | None = None  # how much earlier the headers may have come
     lag_ns: int = 0  # how late after its planned instant our own loop let it go
     part: str = ""  # ramp or filler, of a closed loop: under load, and marked as warm-up
+    region: str = ""  # of the host that made the request; empty: the machine of the run
 
     def __post_init__(self) -> None:
         """Keep columns once that are equal: a run holds the recordings of all its attempts."""

@@ -15,6 +15,7 @@ import msgspec
 from lightgate.clock.compare import BoardRow, Comparison
 from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.checked import ChecksRecord, PassRate
+from lightgate.ledger.runs.hosts import HostHealth
 
 SCHEMA: Final = 1  # of this record
 DEFINITIONS: Final = "2026-11"  # of docs/reference/metrics.md
@@ -275,6 +276,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     bound_p99_ms: float | None = None  # the first or the last one, over all requests
 
 
+class RegionCells(msgspec.Struct, frozen=True, kw_only=True):
+    """The cells of a run, made of the attempts of one region alone."""
+
+    region: str
+    cells: tuple[CellSummary, ...] = ()
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run of `lightgate bench`."""
 
@@ -297,6 +305,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     answers: tuple[RunAnswer, ...] = ()
     checks: ChecksRecord | None = None
+    hosts: tuple[HostHealth, ...] = ()  # that made the load, where it was not this machine
+    regions: tuple[RegionCells, ...] = ()  # where the load came from several
 
     def pass_rate(self, target: str) -> PassRate | None:
         """How many of the user's own cases a target passed, at its lightest load; None: unknown."""

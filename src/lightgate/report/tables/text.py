@@ -259,6 +259,7 @@ def _sections(run: Run) -> Iterator[tuple[str, list[str]]]:
         (CHECKS_HEADING, pass_sentences(run)),
         ("Why", _verdict_lines(run)),
         ("What the engine says", engine_sentences(run)),
+        ("By region", _region_lines(run)),
         ("Which to take", _pick_lines(run)),
         ("Questions", _answer_lines(run)),
         (OWN_OR_API, own_notes(run)),
@@ -281,6 +282,19 @@ def _versus_lines(run: Run) -> list[str]:
         if (versus.load, frozenset((versus.a, versus.b))) in near
     ]
     return [*lines, *([FASTER_MEANS] if lines else []), *twin_sentences(run)]
+
+
+def _region_lines(run: Run) -> list[str]:
+    """Tell the first token and the speed of each target from each region."""
+    short = names(run)
+    return [
+        f"{clean(part.region)}: {short.get(cell.target, clean(cell.target))} at {clean(cell.load)},"
+        f" first token p50 {shown(cell.estimate('ttft_ms', 0.5))},"
+        f" p95 {shown(cell.estimate('ttft_ms', 0.95))},"
+        f" {_speed(cell, 0.5)} tok/s, {cell.outcomes.get('ok', 0)} of {cell.requests} answered."
+        for part in run.regions
+        for cell in part.cells
+    ]
 
 
 def _verdict_lines(run: Run) -> list[str]:
