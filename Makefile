@@ -139,6 +139,8 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .redis/stamp .venv-ray/stamp
 	$(BIN)/python benchmarks/whole.py || test $$? -eq 6 # misses its limit, and says so
 	$(BIN)/python benchmarks/restart.py
 	$(BIN)/python benchmarks/restart.py --upgrade --reloads 2
+	$(BIN)/python benchmarks/rolling.py
+	$(BIN)/python benchmarks/rolling.py --restart
 	$(BIN)/python benchmarks/crowd.py
 	.venv-ray/bin/python benchmarks/ray_load.py
 	$(BIN)/python benchmarks/batch_beside.py
@@ -156,6 +158,7 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .redis/stamp .venv-ray/stamp
 	$(BIN)/python benchmarks/fuzz.py
 	$(BIN)/python benchmarks/ship.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
 	$(BIN)/python benchmarks/ledger.py --attempts 1000000 || test $$? -eq 6 # as above
+	$(BIN)/python benchmarks/scale_model.py
 	$(BIN)/python benchmarks/scrape.py
 	$(BIN)/python benchmarks/rescue.py
 	$(BIN)/python benchmarks/decide.py
@@ -176,7 +179,7 @@ lock: $(VENV)/test.stamp
 	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
 	$(MAKE) .venv-uv/stamp .venv-node/stamp
-	cd requirements && for set in uv node clients-openai3 clients-openai2 deploy ray; do \
+	cd requirements && for set in uv node clients-openai3 clients-openai2 deploy ray image; do \
 	  ../.venv-uv/bin/uv -q pip compile --python-version 3.11 --generate-hashes --no-header -o $$set.txt $$set.in || exit 1; done
 	for set in agents sdks helm axe; do PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix requirements/npm-$$set install --package-lock-only \
 	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done

@@ -1,9 +1,9 @@
-"""Load from two hosts of a Ray cluster: begun together, clocks compared, every sample merged.
+"""Load from two nodes of a Ray cluster: begun together, clocks compared, every sample merged.
 
-Starts a cluster of two nodes on loopback, in regions of their own; the second one in a time
-namespace, so that its monotonic clock really is another one (where the system lets us). `lightgate
-bench --ray` then asks a simulated provider, and the record is held against its own samples.
-Run it with the interpreter of .venv-ray: make .venv-ray/stamp.
+Starts a cluster of two nodes on this machine, in regions of their own. `lightgate bench --ray` then
+asks a simulated provider, and the record is held against its own samples. Hosts whose clocks differ
+are in tests/bench/load/test_hosts.py. Run it with the interpreter of .venv-ray, which
+`make .venv-ray/stamp` makes. Exit code 1 where something is wrong.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,10 +19,8 @@ from typing import Any
 
 from lightgate.clock.quantile import quantile
 
-SHIFT_S = 50_000
-WAIT_S = 180
-NODE = ("--num-cpus", "1", "--object-store-memory", "80000000", "--disable-usage-stats", "--block")
-PARTS = ("--include-dashboard", "false", "--num-gpus", "0")
+WAIT_S = 240
+MEMORY = 80_000_000  # the least that Ray takes for its objects; none are made
 
 
 def main() -> int:
@@ -33,78 +29,56 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--concurrency", type=int, default=8)
     given = parser.parse_args()
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    labels = [{"ray.io/region": region} for region in ("east", "west")]
+    node = {"num_cpus": 1, "object_store_memory": MEMORY}
     with tempfile.TemporaryDirectory(prefix="lg-") as folder:
-        nodes: list[subprocess.Popen[bytes]] = []
+        cluster = Cluster(
+            initialize_head=True,
+            head_node_args={**node, "include_dashboard": False, "labels": labels[0]},
+        )
         try:
-            run, attempts, recordings = bench(Path(folder), nodes, given)
+            cluster.add_node(**node, labels=labels[1])
+            return report(*bench(Path(folder) / "run", cluster.address, given))
         finally:
-            for node in nodes:
-                os.killpg(node.pid, signal.SIGTERM)
-            for node in nodes:
-                try:
-                    node.wait(30)
-                except subprocess.TimeoutExpired:
-                    os.killpg(node.pid, signal.SIGKILL)
-    return report(run, attempts, recordings)
+            cluster.shutdown()
 
 
 def bench(
-    folder: Path, nodes: list[subprocess.Popen[bytes]], given: argparse.Namespace
+    out: Path, address: str, given: argparse.Namespace
 ) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Start the cluster, run the benchmark, and read its record."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ray = str(Path(sys.executable).parent / "ray")
-    env = {**os.environ, "RAY_TMPDIR": str(folder), "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-    address = f"127.0.0.1:{port}"
-    head = ("--head", "--node-ip-address", "127.0.0.1", "--port", str(port), *PARTS)
-    shift = ("unshare", "--time", "--monotonic", str(SHIFT_S))
-    may = subprocess.run([*shift, "true"], capture_output=True, check=False).returncode == 0
-    print(f"the second node's clock is {SHIFT_S if may else 0} s ahead")
-    started = [
-        ("east", (ray, "start", *head)),
-        ("west", (*(shift if may else ()), ray, "start", "--address", address)),
+    """Run the benchmark against one simulated provider, and read its record."""
+    sim = [
+        sys.executable,
+        "-m",
+        "lightgate",
+        "sim",
+        "--world",
+        "providers-2026",
+        "--port",
+        "0",
+        "--json",
     ]
-    for region, words in started:
-        more = ("--labels", f"ray.io/region={region}")
-        nodes.append(
-            subprocess.Popen(
-                [*words, *NODE, *more], env=env, start_new_session=True,
-                stdout=(folder / f"{region}.log").open("wb"), stderr=subprocess.STDOUT,
-            )
-        )  # fmt: skip
-        alive(folder, address, len(nodes), env)
-    out = folder / "run"
-    subprocess.run(
-        [sys.executable, "-m", "lightgate", "bench", "groq/mixtral", "--world", "providers-2026",
-         "--ray", address, "--concurrency", str(given.concurrency), "--requests",
-         str(given.requests), "--prompt-tokens", "64", "--max-tokens", "16", "--no-aa", "--yes",
-         "--out", str(out)],
-        env=env, check=True, timeout=WAIT_S,
-    )  # fmt: skip
-    lines = [
+    with subprocess.Popen(sim, stdout=subprocess.PIPE, text=True) as provider:
+        try:
+            assert provider.stdout is not None  # noqa: S101 - a pipe was asked for
+            url = json.loads(provider.stdout.readline())["providers"]["groq"]
+            subprocess.run(
+                [sys.executable, "-m", "lightgate", "bench", f"groq={url}#mixtral", "--ray",
+                 address, "--concurrency", str(given.concurrency), "--requests",
+                 str(given.requests), "--prompt-tokens", "64", "--max-tokens", "16", "--no-aa",
+                 "--yes", "--out", str(out)],
+                check=True, timeout=WAIT_S,
+            )  # fmt: skip
+        finally:
+            provider.terminate()
+    attempts, recordings = (
         [json.loads(line) for line in (out / name).read_text().splitlines()]
         for name in ("attempts.jsonl", "bursts.jsonl")
-    ]
-    return json.loads((out / "run.json").read_text()), lines[0], lines[1]
-
-
-def alive(folder: Path, address: str, count: int, env: dict[str, str]) -> None:
-    """Wait until so many nodes have joined."""
-    asked = (
-        "import ray, sys, time\n"
-        f"ray.init('{address}', log_to_driver=False, configure_logging=False)\n"
-        f"while sum(n['Alive'] for n in ray.nodes()) < {count}: time.sleep(0.2)\n"
     )
-    for _ in range(10):
-        done = subprocess.run(
-            [sys.executable, "-c", asked], env=env, check=False, capture_output=True, timeout=WAIT_S
-        )
-        if done.returncode == 0:
-            return
-    said = "".join(path.read_text()[-1500:] for path in folder.glob("*.log"))
-    raise SystemExit(f"The cluster did not start: {done.stderr.decode()[-500:]}\n{said}")
+    return json.loads((out / "run.json").read_text()), attempts, recordings
 
 
 def report(

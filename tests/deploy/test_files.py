@@ -183,3 +183,24 @@ def test_the_workflow_asks_the_program_what_it_can_answer() -> None:
     for line in lines:
         known(shlex.split(line))
     assert run_main(["version", "--json"]) == 0
+
+
+def test_nginx_takes_its_configuration(tmp_path: Path, missing: Callable[[str], None]) -> None:
+    program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin")
+    if program is None:
+        missing("nginx is not installed.")
+    text = (DEPLOY / "nginx" / "lightgate.conf").read_text().replace("listen 80;", "listen 8080;")
+    assert "non_idempotent" not in re.sub(r"#.*", "", text)  # nothing is paid twice
+    (tmp_path / "lightgate.conf").write_text(text)
+    places = "".join(
+        f"{kind}_temp_path {tmp_path}/{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    whole = f"pid {tmp_path}/pid; error_log stderr; events {{}}"
+    whole += f" http {{ access_log off; {places} include {tmp_path}/lightgate.conf; }}"
+    (tmp_path / "nginx.conf").write_text(whole)
+    done = subprocess.run(
+        [str(program), "-t", "-q", "-p", tmp_path, "-c", tmp_path / "nginx.conf", "-e", "stderr"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

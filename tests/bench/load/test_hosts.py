@@ -99,8 +99,9 @@ def test_doubts_are_said() -> None:
 
 
 def test_every_host_has_its_share() -> None:
-    hosts: Any = ["a", "b", "c"]
-    assert [host_of(hosts, number) for number in range(5)] == ["a", "b", "c", "a", "b"]
+    hosts = [carried(name, HostActor()) for name in "abc"]
+    regions = [one.place.region for number in range(5) if (one := host_of(hosts, number))]
+    assert regions == ["a", "b", "c", "a", "b"]
     assert host_of((), 3) is None
     assert processes_for(8, None, 3) == 3
     assert processes_for(5_000, None, 3) == 5
