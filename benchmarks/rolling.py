@@ -5,8 +5,8 @@
 Two `lightgate up` over upstream.py stand behind the nginx of deploy/nginx/lightgate.conf (ports and
 folders replaced, nothing else). Half of the clients open a connection for each request, half keep
 theirs. Meanwhile `lightgate reload` replaces one node's processes after the other's; with --upgrade
-between two installed versions. With --restart the nodes are stopped and started instead, after
-nginx was told to leave them out. A request fails if its connection breaks or its answer is no whole
+between two installed versions. With --restart the nodes are stopped and started instead, and nginx
+is told nothing. A request fails if its connection breaks or its answer is no whole
 200. Exit code 6 if one does.
 """
 
@@ -75,32 +75,24 @@ class Balancer:
     def __init__(self, folder: Path, nodes: list[Node]) -> None:
         self.port = overhead.free_port()
         self._folder, self._nodes = folder, nodes
-        self.write(out=None)
+        self._write()
         user = "user root;" if os.geteuid() == 0 else ""
         (folder / "nginx.conf").write_text(WHOLE.format(folder=folder, user=user), "ascii")
         program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or ""
         self._words = [program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", "stderr"]
         self.subject = overhead.Subject("nginx", self.port, self._words)
 
-    def write(self, out: Node | None) -> None:
-        """Write its configuration, perhaps with one node left out."""
+    def _write(self) -> None:
+        """Write its configuration."""
         text = CONF.read_text("ascii")
         servers = iter(self._nodes)
 
         def server(found: re.Match[str]) -> str:
-            node = next(servers)
-            return f"server 127.0.0.1:{node.port}{' down' if node is out else ''}{found[1]};"
+            return f"server 127.0.0.1:{next(servers).port}{found[1]};"
 
         text = re.sub(r"server 10\.0\.0\.\d+:8080([^;]*);", server, text)
         text = text.replace("listen 80;", f"listen 127.0.0.1:{self.port};")
         (self._folder / "lightgate.conf").write_text(text, "ascii")
-
-    async def leave_out(self, node: Node | None) -> None:
-        """Take a node out, or all of them in again."""
-        self.write(node)
-        told = await asyncio.create_subprocess_exec(*self._words, "-s", "reload")
-        await told.wait()
-        await asyncio.sleep(PAUSE_S)
 
 
 async def replaced(node: Node, python: str, *, upgrade: bool) -> None:
@@ -127,10 +119,8 @@ async def measure(
         for node in nodes:
             await asyncio.sleep(PAUSE_S)
             if options.restart:
-                await balancer.leave_out(node)
                 await asyncio.to_thread(node.subject.close)
                 await asyncio.to_thread(node.start)
-                await balancer.leave_out(None)
             else:
                 await replaced(node, python, upgrade=site is not None)
             state = read_state(node.data)

@@ -27,6 +27,8 @@ from lightgate.clock.quantile import quantile
 from lightgate.clock.sketch import DDSketch
 from lightgate.gateway.shared.live import BEAT_S, FORM_S, MOST_HEARD
 from lightgate.gateway.shared.share import KeyLimits, KeyShare, Needed, Told
+from lightgate.ledger.journal.journal import Journal
+from lightgate.ledger.journal.ship import LIMIT
 from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
 from lightgate.ledger.store.store import Ledger
@@ -147,7 +149,7 @@ def row_cost(exchanges: int = 8000) -> RowCost:
         data = Path(folder)
         Ledger.open("sqlite", data).close()
         empty = (data / FILE).stat().st_size
-        cpu_us = ship.shipped_us(data, exchanges, 100, ship.LIMIT)
+        cpu_us = ship.shipped_us(data, exchanges, 100, LIMIT)
         journal = sum(path.stat().st_size for path in (data / "journal").iterdir())
         grown = sum(path.stat().st_size for path in data.glob(f"{FILE}*")) - empty
         return RowCost(cpu_us, grown / exchanges, _journal_bytes(exchanges, journal))
@@ -158,7 +160,7 @@ def _journal_bytes(exchanges: int, left: int) -> float:
     if left:
         return left / exchanges
     with tempfile.TemporaryDirectory() as folder:
-        journal = ship.Journal(Path(folder) / "journal", 0)
+        journal = Journal(Path(folder) / "journal", 0)
         for note in ship.notes(1000, 100):
             journal.write(note)
         journal.close()
