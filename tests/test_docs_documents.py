@@ -13,8 +13,9 @@ import pytest
 
 from lightgate.bench.judge.slo import PLAIN, SHARES, parse
 from lightgate.cli.main import cli
-from lightgate.config.model import Config, GatewayTable, ModelTable, ProviderTable
+from lightgate.config.model import Config, GatewayTable, LedgerTable, ModelTable, ProviderTable
 from lightgate.config.values import Policy
+from lightgate.console.meter_list import METERS
 from lightgate.errors import UsageError
 from lightgate.report.tables.summary_csv import columns
 from test_readme import command_of, words_of
@@ -73,11 +74,11 @@ def words() -> set[str]:
     """The names that a page may use: of the glossary, the configuration, the records."""
     glossary = (ROOT / "docs" / "glossary.md").read_text("utf-8")
     listed = re.findall(r"^\| `([^`]+)` \|", glossary, re.MULTILINE)
-    tables = (Config, GatewayTable, ModelTable, ProviderTable)
+    tables = (Config, GatewayTable, LedgerTable, ModelTable, ProviderTable)
     keys = {name for table in tables for name in table.model_fields}
     worlds = {path.stem for path in (ROOT / "src" / "lightgate" / "sim" / "worlds").iterdir()}
     own = {*columns(), *SHARES, *PLAIN, *get_args(Policy), *worlds}
-    return {*listed, *keys, *own, *MORE}
+    return {*listed, *keys, *own, *MORE, *(meter.name for meter in METERS)}
 
 
 MORE = {  # of run.json and attempts.jsonl, and names of files beside them
