@@ -101,3 +101,32 @@ async def test_the_number_of_fields_is_bounded(start: Start, upstream: Upstream)
     )
     answer = await rig.chat("raw/m")
     assert sum("ratelimit" in name for name in answer.headers) == MOST_LIMITS
+
+
+SPENT = (
+    b"x-ratelimit-limit-requests: 60\r\nx-ratelimit-remaining-requests: 0\r\n"
+    b"x-ratelimit-reset-requests: 30s\r\n"
+)
+
+
+@pytest.mark.parametrize("policy", ["ordered", "chat"])
+@pytest.mark.parametrize("status", [200, 429])
+async def test_a_target_that_says_it_has_nothing_left_is_not_asked_before_its_reset(
+    start: Start, upstream: Upstream, policy: str, status: int
+) -> None:
+    models = (
+        '[models.two]\ntargets = ["raw/m", "lab/plain"]\nhedge = "off"\n'
+        f'policy = "{policy}"\n[models.one]\ntargets = ["raw/m"]\n'
+    )
+    rig = await behind(start, upstream, models)
+    upstream.script = chat_stream(fields=SPENT)
+    if status == 429:
+        upstream.script = whole(b'{"error":{"message":"slow"}}', status=b"429 S", fields=SPENT)
+    assert (await rig.chat("raw/m")).status == status
+    asked = len(upstream.heard)
+    for _ in range(3):
+        answer = await rig.chat("two")
+        assert answer.headers["x-lightgate-target"] == "lab/plain"
+        assert answer.headers["x-lightgate-attempts"] == "1"
+    assert len(upstream.heard) == asked
+    assert (await rig.chat("one")).status == status  # there is no other

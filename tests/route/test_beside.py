@@ -14,7 +14,7 @@ from lightgate.route.observe import Observer
 from lightgate.route.plan.alias import Layout, lay_out
 from lightgate.route.plan.course import Course, RetryBudget
 from lightgate.route.plan.hedge import RACE_SPEND, HedgeBudgets
-from lightgate.route.plan.plan import Plan
+from lightgate.route.plan.plan import Plan, Step
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -59,7 +59,7 @@ def test_a_race_of_any_width_starts_with_the_first_request(race: int) -> None:
     assert all(seen.may_start("k", step, raced) for step in raced.steps[1:race])
     dear = msgspec.structs.replace(raced, reserve_nano=1001.0)
     assert not observer().may_start("k", dear.steps[1], dear)
-    seen.settled("k", raced, ["racer"] * (race - 1), 1000.0, 1000.0 * (race - 1))
+    seen.settled("k", raced, raced.steps[1:race], 1000.0, 1000.0 * (race - 1))
     paid, _, racers = seen.budgets.spent("k")
     assert paid == 1000.0
     assert racers == pytest.approx(1000.0)
@@ -76,17 +76,17 @@ def test_no_sequence_of_races_costs_more_than_its_share(
 ) -> None:
     """Several under way at once, answers as dear as expected, losers at most as dear."""
     seen = observer()
-    under_way: list[tuple[Plan, list[str], float]] = []
+    under_way: list[tuple[Plan, list[Step], float]] = []
     paid = lost = 0.0
     for race, size, part, ends in events:
         base = plan(race=race)
         raced = Plan(base.steps, "o", "t", reserve_nano=3000.0, own_nano=2000.0 * size)
         seen.arrived("k")
-        let = ["racer" for step in raced.steps[1:race] if seen.may_start("k", step, raced)]
+        let = [step for step in raced.steps[1:race] if seen.may_start("k", step, raced)]
         under_way.append((raced, let, 3000.0 * part * len(let)))
         if ends:
-            for done, roles, cost in under_way:
-                seen.settled("k", done, roles, done.own_nano, cost)  # type: ignore[arg-type]
+            for done, steps, cost in under_way:
+                seen.settled("k", done, steps, done.own_nano, cost)
                 paid += done.own_nano
                 lost += cost
             under_way.clear()

@@ -99,7 +99,8 @@ def test_the_numbers_of_form_and_hedges() -> None:
     from lightgate.route.form import change, pairs, prior, size
     from lightgate.route.form import forms as form
     from lightgate.route.form import target as belief
-    from lightgate.route.plan import hedge, ranking, score
+    from lightgate.route.plan import course, hedge, ranking, score, worth
+    from lightgate.route.plan.policy import POLICIES
 
     minutes = form.WARM_NS // SECOND_NS
     expected = {
@@ -144,6 +145,10 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "ceiling": f"{hedge.CEILING} x",
         "delay floor": f"{hedge.FLOOR_S * 1e3:g} ms",
         "requests": f"{hedge.SHARE * 100:g} %",
+        "late": f"p{hedge.LATE * 100:g}",
+        "worth": f"{POLICIES['chat'].second:g} x",
+        "asked again": f"{course.CHANCES} times",
+        "lent": f"{hedge.LOANS}",
         "saved up": f"{hedge.SAVED:g}",
         "hedge spend": f"{hedge.SPEND * 100:g} %",
         "race spend": f"{hedge.RACE_SPEND * 100:g} %",
@@ -153,6 +158,9 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "sick": f"{hedge.SICK * 100:g} %",
         "incident": f"{form.INCIDENT_NS // SECOND_NS} s",
     }
+    assert len(worth.CHECKS) == course.CHANCES
+    assert tuple(2.0**n for n in range(course.CHANCES)) == worth.CHECKS
+    assert f"`balanced`: {POLICIES['balanced'].second:g} x" in PAGE
     found = rows("Appendix: numbers of hedges and races")
     found.pop("number")
     assert {name: cells[0] for name, cells in found.items()} == expected
@@ -175,10 +183,13 @@ def test_every_policy_has_its_row() -> None:
 
 def test_the_numbers_of_limits_and_promises() -> None:
     from lightgate.route.admission import in_flight as room
+    from lightgate.route.admission import stated
     from lightgate.route.form import pairs, slo
 
     found = rows("Appendix: numbers of limits in flight")
     assert found["rate"][0] == f"{room.RATE_S:g} s"
+    assert found["stated, longest"][0] == f"{stated.LONGEST_S:g} s"
+    assert f"{stated.UNKNOWN_S:g} s for a 429" in found["stated, longest"][1]
     assert found["hold"][0] == f"{room.HOLD_NS // SECOND_NS} s"
     assert f"up to {room.LONGEST_NS // SECOND_NS} s" in found["hold"][1]
     assert f"From {room.MOST:g} on" in found["hold"][1]
@@ -228,3 +239,18 @@ def test_the_numbers_of_waits_and_stalls() -> None:
     assert found["rescued"][0] == f"{lateness.RESCUE:g} x + {lateness.RESCUE_S:g} s"
     chat = rows("From a request to a plan")["`chat`"][0]
     assert f"{POLICIES['chat'].ttft:g} times the time" in chat
+
+
+def test_the_numbers_of_cold_starts() -> None:
+    from lightgate.route.form import cold
+
+    found = rows("Appendix: numbers of cold starts")
+    first, *rest = cold.PAUSES_S
+    assert found["pause"][0] == f"{first:g} s"
+    *others, last = [f"{pause:g}" for pause in rest]
+    assert f"at {', '.join(others)} and {last} s" in found["pause"][1]
+    assert found["late"][0] == f"{cold.TIMES:g} x"
+    assert f"{cold.LEAST_S:g} s at least" in found["late"][1]
+    assert found["memory"][0] == f"{cold.KEEP}"
+    assert found["length"][0] == f"{cold.ALPHA}"
+    assert f"pause of {first:g} s or more that is {cold.TIMES:g} times as late" in PAGE

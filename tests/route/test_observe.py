@@ -78,5 +78,5 @@ def test_budgets_are_taken_and_settled(observer: Observer) -> None:
     assert observer.may_start("k", primary, plan)  # it is no duplicate
     assert observer.may_start("k", hedge, plan)
     assert observer.budgets.spent("k") == (5000.0, 100.0, 0.0)
-    observer.settled("k", plan, ("hedge",), 1000.0, 40.0)
+    observer.settled("k", plan, (hedge,), 1000.0, 40.0)
     assert observer.budgets.spent("k") == (6000.0, 40.0, 0.0)

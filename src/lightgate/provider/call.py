@@ -261,21 +261,29 @@ class Call:
                     best, self.said_id = rank, value
             elif name == b"content-type":
                 kind = kind or value
-            elif (
-                name.startswith(LIMIT_FIELDS)
-                and len(self.limits) < MOST_LIMITS
-                and len(name) <= LONGEST_LIMIT
-                and _SOUND_LIMIT.fullmatch(value)
-            ):
-                self.limits.append((name, value))
-        if self.prepared.secrets and (self.said_id or self.limits):
-            for secret in self.prepared.secrets:
-                self._hide_key(secret)
+            elif name.startswith(LIMIT_FIELDS) and len(self.limits) < MOST_LIMITS:
+                self._keep_limit(name, value)
+        if self.said_id or self.limits:
+            self._kept_fields()
         if status == 200 and self.prepared.streamed:
             if kind.lower().startswith(_SSE):
                 self._sse = SseSplitter()
             else:
                 self._raw = bool(self.prepared.dialect.sound)
+
+    def _kept_fields(self) -> None:
+        """Take in the fields of the head that are kept."""
+        for secret in self.prepared.secrets:
+            self._hide_key(secret)
+        if self.limits:
+            self.on_limits()
+
+    def _keep_limit(self, name: bytes, value: bytes) -> None:
+        if len(name) <= LONGEST_LIMIT and _SOUND_LIMIT.fullmatch(value):
+            self.limits.append((name, value))
+
+    def on_limits(self) -> None:
+        """Take in that the head states limits; whoever routes by them overrides this."""
 
     def _hide_key(self, key: Secret) -> None:
         """Forget header fields in which a provider repeats our key."""

@@ -14,11 +14,12 @@ from lightgate.route.health.failure import CANCELLED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lightgate.route.admission.headers import RateFact
     from lightgate.route.form.forms import Forms
     from lightgate.route.health.breaker import Breakers
     from lightgate.route.health.failure import Failure
     from lightgate.route.plan.hedge import Duplicate, HedgeBudgets
-    from lightgate.route.plan.plan import Plan, Role, Step
+    from lightgate.route.plan.plan import Plan, Step
 
 # The roles of attempts that start beside another one, and have a budget.
 _COUNTED: Final[Mapping[str, Duplicate]] = MappingProxyType({"hedge": "hedge", "racer": "racer"})
@@ -46,28 +47,28 @@ class Observer:
         if kind is None:
             return True
         part = _part(plan, kind)
-        return self.budgets.take(key, kind, plan.reserve_nano * part, plan.own_nano * part)
+        return self.budgets.take(key, kind, _reserve(plan, step) * part, plan.own_nano * part)
 
     def settled(
         self,
         key: str,
         plan: Plan,
-        beside: Sequence[Role],
+        beside: Sequence[Step],
         winner_nano: float,
         lost_nano: float,
         premium_nano: float = 0.0,
     ) -> None:
-        """Settle a request that is over; `beside` are the roles that `may_start` let start.
+        """Settle a request that is over; `beside` are the steps that `may_start` let start.
 
         `lost_nano` is the price of all attempts that did not win, in whatever role;
         `premium_nano` is the part of the winner's that the first target would not have cost.
         """
         lost_nano += premium_nano
-        for role in beside:
-            kind = _COUNTED.get(role)
+        for step in beside:
+            kind = _COUNTED.get(step.role)
             if kind is not None:
                 part = _part(plan, kind)
-                reserve, own = plan.reserve_nano * part, plan.own_nano * part
+                reserve, own = _reserve(plan, step) * part, plan.own_nano * part
                 self.budgets.settle(key, kind, reserve, lost_nano * part, own)
                 lost_nano = 0.0
         self.budgets.paid(key, winner_nano - premium_nano)
@@ -93,6 +94,19 @@ class Observer:
         if target in self.breakers.troubled:
             self.breakers.spoke(target, now_ns, began_ns)
         self.forms.first(target, size, now_ns, now_ns - began_ns)
+
+    def stated(
+        self,
+        target: str,
+        now_ns: int,
+        began_ns: int,
+        facts: Sequence[RateFact],
+        *,
+        tokens: int,
+        refused: bool,
+    ) -> None:
+        """Take in the limits that the head of an answer states (`admission.stated`)."""
+        self.forms.stated(target, now_ns, began_ns, facts, tokens=tokens, refused=refused)
 
     def succeeded(
         self,
@@ -122,6 +136,11 @@ class Observer:
         if not spoke:
             self.forms.waited(target, size, now_ns, now_ns - began_ns)
         self.forms.ended(target, began_ns)
+
+
+def _reserve(plan: Plan, step: Step) -> float:
+    """Return what is set aside for a step that starts beside another."""
+    return plan.reserve_nano if step.stands_by is None else step.stands_by.reserve_nano
 
 
 def _part(plan: Plan, kind: Duplicate) -> float:

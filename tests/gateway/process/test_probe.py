@@ -25,6 +25,7 @@ from lightgate.gateway.served.price import Bill
 from lightgate.gateway.served.snapshot import ProbeTerms
 from lightgate.provider.call import Called
 from lightgate.provider.target import resolve
+from lightgate.route.admission.headers import RateFact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,8 @@ class Observer:
         self.log: list[tuple[Any, ...]] = []
         self.open: set[str] = set()
         self.old = [TARGET]
-        self.forms = SimpleNamespace(stale=self._stale)
+        self.closed: set[str] = set()  # by limits that they state
+        self.forms = SimpleNamespace(stale=self._stale, closed=lambda _: self.closed)
         self.breakers = SimpleNamespace(allows=lambda name, _: name not in self.open)
 
     def _stale(self, now: int, every_ns: int, known: list[str]) -> list[str]:
@@ -77,6 +79,7 @@ class Stage:
         self.written: list[Any] = []
         self.asked: list[Any] = []
         self.prices = Prices()
+        self.limits: tuple[tuple[bytes, bytes], ...] = ()  # that an answer states
         target = SimpleNamespace(target=resolve(TARGET, env={}), prices=self.prices)
         self.terms = ProbeTerms(share=0.5, day_nano=100)
         alias = SimpleNamespace(targets=(TARGET, "b/m"), policy="fastest")
@@ -92,12 +95,15 @@ class Stage:
         stage = self
 
         class Played:
+            limits: tuple[tuple[bytes, bytes], ...] = ()
+
             def __init__(self, prepared: Any, marks: Marks) -> None:
                 self._prepared, self._marks = prepared, marks
 
             async def run(self, client: Any, deadlines: Any) -> Called:
                 stage.asked.append((self._prepared, client, deadlines))
                 stage.clock.advance(S)
+                self.limits = stage.limits
                 return stage.end(self._marks)
 
         monkeypatch.setattr(module, "Call", Played)
@@ -221,6 +227,17 @@ async def test_a_target_without_a_word_gets_more_tokens_and_then_more_time(stage
     assert stage.prober._cap(TARGET) == CAPS[-1]
 
 
+async def test_the_limits_that_a_probe_states_are_told(stage: Stage) -> None:
+    stage.limits = (
+        (b"x-ratelimit-limit-requests", b"60"),
+        (b"x-ratelimit-remaining-requests", b"0"),
+        (b"x-ratelimit-reset-requests", b"7s"),
+    )
+    told = [row for row in await stage.probe() if row[0] == "stated"]
+    fact = RateFact("requests", 60.0, 0.0, 7.0, None)
+    assert told == [("stated", TARGET, 1001 * S, 1000 * S, [fact], TOKENS_IN, False)]
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -234,6 +251,7 @@ async def test_a_target_without_a_word_gets_more_tokens_and_then_more_time(stage
         lambda stage: setattr(stage.observer, "old", []),
         lambda stage: setattr(stage.observer, "old", ["other/m"]),
         lambda stage: stage.observer.open.add(TARGET),
+        lambda stage: stage.observer.closed.add(TARGET),
         lambda stage: setattr(stage.prices, "known", False),
         lambda stage: setattr(stage.prober, "spent_nano", 500_000 - 15),
         lambda stage: setattr(stage.learned, "spent_nano", 30),

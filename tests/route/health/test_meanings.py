@@ -185,13 +185,13 @@ def test_the_rows_of_policies() -> None:
     plain = {
         "order": "form", "reason": "by form", "tail": False, "ttft": 1.0, "decode": 1.0,
         "most": None, "failure": 1.0, "money": "none", "levels": False, "finish": "first",
-        "sticky": 0.0, "hedges": True, "silence": 1.0,
+        "sticky": 0.0, "hedges": True, "silence": 1.0, "second": 60.0,
     }  # fmt: skip
     changes: dict[str, dict[str, Any]] = {
         "chat": {"tail": True, "ttft": 2.6},
         "fastest": {"finish": "whole"},
         "cheapest": {"money": "first", "levels": True},
-        "balanced": {"money": "beside"},
+        "balanced": {"money": "beside", "second": 5.0},
         "voice": {"tail": True, "most": 20},
         "coding": {"ttft": 0.3, "finish": "whole"},
         "agent": {"failure": 2.0, "finish": "whole", "sticky": 0.1},

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.route.health.failure import CLIENT, FINE, SERVER, by_status
 from lightgate.route.plan.alias import Layout, lay_out, lay_out_twice
-from lightgate.route.plan.course import AUTO_TTFT_NS, Course, RetryBudget
-from lightgate.route.plan.plan import Plan
+from lightgate.route.plan.course import AUTO_TTFT_NS, CHANCES, Course, RetryBudget
+from lightgate.route.plan.plan import Plan, StandInHedge
 
 S = 1_000_000_000
 NAMES = ("a/x", "b/x", "c/x")
@@ -54,15 +57,90 @@ def test_a_hedge_starts_by_the_clock_or_when_the_first_fails() -> None:
     assert instead.target == "b/x"
 
 
-def test_a_hedge_without_budget_stays_a_fallback() -> None:
+def test_a_hedge_without_budget_is_asked_for_again_and_stays_a_fallback() -> None:
+    """After 2 s, 4 s, 8 s and 16 s of silence; the clock of these courses begins at 5 s."""
     on = course(hedge_ns=2 * S)
     first = on.due(5 * S)
     assert first is not None
-    on.postpone()
-    assert (on.due_by_clock(7 * S), on.due(7 * S), on.next_ns) == (None, None, None)
-    instead = on.failed(first, SERVER, 8 * S, RetryBudget())
+    for at_s in (7, 9, 13, 21):
+        assert on.next_ns == at_s * S
+        assert on.due_by_clock(at_s * S - 1) is None
+        assert on.due_by_clock(at_s * S) is not None
+        on.postpone()
+    assert (on.due_by_clock(99 * S), on.due(99 * S), on.next_ns) == (None, None, None)
+    instead = on.failed(first, SERVER, 30 * S, RetryBudget())
     assert instead is not None
     assert (instead.target, instead.role) == ("b/x", "fallback")
+
+
+def test_a_hedge_that_was_put_off_starts_later() -> None:
+    on = course(hedge_ns=2 * S)
+    on.due(5 * S)
+    on.postpone()
+    assert on.due(8 * S) is None
+    late = on.due(9 * S)
+    assert late is not None
+    assert (late.target, late.role) == ("b/x", "hedge")
+
+
+def test_a_racer_without_budget_is_a_fallback_at_once() -> None:
+    on = course(race=2)
+    on.due(5 * S)
+    on.postpone()
+    assert (on.due_by_clock(60 * S), on.next_ns) == (None, None)
+
+
+# Fallbacks with a hedge of their own
+
+
+def stood_in(**changes: Any) -> Course:
+    shape = Layout(retries=0, ttft_ns=8 * S, race=1, hedge_ns=2 * S)
+    steps, hedge = lay_out(NAMES, 3, shape), StandInHedge(3 * S, 9.0, 0.25)
+    plan = Plan(steps, "ordered", "", reserve_nano=5.0, again=lambda: hedge)
+    return Course(msgspec.structs.replace(plan, **changes), 5 * S, 125 * S)
+
+
+def test_a_fallback_is_hedged_after_its_own_delay() -> None:
+    on = stood_in()
+    first = on.due(5 * S)
+    assert first is not None
+    second = on.failed(first, SERVER, 6 * S, RetryBudget())
+    assert second is not None
+    assert (second.target, second.role) == ("b/x", "fallback")
+    assert (on.next_ns, on.due(8 * S)) == (9 * S, None)
+    third = on.due_by_clock(9 * S)
+    assert third is not None
+    assert (third.target, third.role) == ("c/x", "hedge")
+    assert third.stands_by == StandInHedge(3 * S, 9.0, 0.25)
+    assert on.due(9 * S) == third
+    assert on.running == 2
+
+
+def test_the_hedge_of_a_fallback_replaces_it_if_that_fails_too() -> None:
+    on, budget = stood_in(), RetryBudget()
+    first = on.due(5 * S)
+    assert first is not None
+    second = on.failed(first, SERVER, 6 * S, budget)
+    assert second is not None
+    third = on.failed(second, SERVER, 7 * S, budget)
+    assert third is not None
+    assert (third.target, third.role, third.stands_by) == ("c/x", "fallback", None)
+
+
+def test_a_request_has_one_hedge() -> None:
+    """Who was hedged already, or has no plan for it, has none when the first fails."""
+    on, budget = stood_in(), RetryBudget()
+    first = on.due(5 * S)
+    hedge = on.due(7 * S)
+    assert first is not None
+    assert hedge is not None
+    assert on.failed(first, SERVER, 8 * S, budget) is not None  # the third, beside the hedge
+    assert on.next_ns is None
+    plain = stood_in(again=None)
+    first = plain.due(5 * S)
+    assert first is not None
+    plain.failed(first, SERVER, 6 * S, budget)
+    assert plain.next_ns is None
 
 
 def test_racers_start_at_once() -> None:
@@ -186,6 +264,8 @@ def test_a_hedge_that_its_budget_refuses_is_no_retry_either() -> None:
     on = twice()
     first = on.due(5 * S)
     assert first is not None
-    on.postpone()
+    for _ in range(CHANCES):
+        on.postpone()
+    assert on.next_ns is None
     assert on.failed(first, SERVER, 8 * S, RetryBudget()) is None
     assert on.over

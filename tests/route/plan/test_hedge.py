@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,8 @@ from lightgate.route.form.size import PromptSize
 from lightgate.route.health.failure import SERVER
 from lightgate.route.plan.finish import PATIENCE_S, WORTH, ExpectedAnswer, Rival, still_s, waits_ns
 from lightgate.route.plan.hedge import (
+    LATE,
+    LOANS,
     RACE_SPEND,
     SHARE,
     SPEND,
@@ -56,7 +60,8 @@ def test_words_for_hedges() -> None:
 
 def test_an_early_hedge_is_planned_for_some_only() -> None:
     assert chance(0.90) == 1.0
-    assert chance(0.75) == pytest.approx(0.6)
+    for q in (0.75, 0.80):  # early or late, all of them together are the share
+        assert chance(q) * (1.0 - q) + (1.0 - chance(q)) * (1.0 - LATE) == pytest.approx(SHARE)
 
 
 def test_a_target_that_fails_is_nobodys_second() -> None:
@@ -106,14 +111,62 @@ def test_no_sequence_of_requests_exceeds_the_caps(
         assert raced <= RACE_SPEND * paid + 1e-6
 
 
-def test_keys_do_not_share() -> None:
+def rich() -> HedgeBudgets:
     budgets = HedgeBudgets()
     for _ in range(100):
         budgets.deposit("rich")
         budgets.paid("rich", 1000.0)
+    return budgets
+
+
+def test_a_young_key_is_lent_a_few_hedges_and_pays_them_back() -> None:
+    budgets = rich()
     assert budgets.may("rich", "hedge", 500.0)
-    assert not budgets.may("poor", "hedge", 0.0)
-    assert budgets.may("poor", "racer", 0.0)
+    for _ in range(LOANS):
+        budgets.deposit("young")
+        assert budgets.take("young", "hedge", 500.0)
+        budgets.settle("young", "hedge", 500.0, 100.0)
+    budgets.deposit("young")
+    assert not budgets.may("young", "hedge", 500.0)
+    assert budgets.may("young", "racer", 0.0)
+    asked = LOANS + 1
+    while not budgets.may("young", "hedge", 100.0):
+        budgets.deposit("young")
+        budgets.paid("young", 1000.0)
+        asked += 1
+    # What was lent is paid back before it may hedge of its own.
+    assert asked == math.ceil((LOANS + 1) / SHARE)
+
+
+def test_nothing_is_lent_where_nobody_has_saved_up() -> None:
+    budgets = HedgeBudgets()
+    assert not budgets.may("first", "hedge", 0.0)
+    budgets.deposit("first")
+    assert not budgets.take("first", "hedge", 0.0)
+    assert not rich().take("young", "hedge", 100 * 1000.0 * SPEND + 1.0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.booleans(), st.floats(0, 2e4), st.floats(0, 1)),
+        max_size=300,
+    )
+)
+def test_loans_included_all_keys_together_keep_the_caps_at_every_instant(
+    events: list[tuple[int, bool, float, float]],
+) -> None:
+    budgets, hedges, hedged, paid = HedgeBudgets(), 0, 0.0, 0.0
+    for requests, (number, wants, nano, part) in enumerate(events, start=1):
+        key = f"k{number}"
+        budgets.deposit(key)
+        if wants and budgets.take(key, "hedge", nano):
+            hedges += 1
+            hedged += nano * part
+            assert hedged <= SPEND * paid + 1e-6
+            budgets.settle(key, "hedge", nano, nano * part)
+        assert hedges <= SHARE * requests + 1e-6
+        budgets.paid(key, 1000.0)
+        paid += 1000.0
 
 
 # Who wins

@@ -15,7 +15,7 @@ from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import OVERLOADED, RATE_LIMITED
 from lightgate.route.plan.alias import Alias, PlanAsk
 from lightgate.route.plan.decide import decide
-from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
+from lightgate.route.plan.hedge import LOANS, HedgeBudgets, TargetPrice
 from lightgate.route.plan.kept import KEEP_NS, MOST, PlanCache
 from lightgate.route.plan.policy import ASKABLE
 
@@ -160,6 +160,10 @@ def test_a_breaker_is_seen_at_once_and_nothing_is_kept_while_it_is_open() -> Non
 def test_each_key_has_its_own_budget() -> None:
     house = House(hedge="100ms")
     assert house.cache.plan(house.ask(), NOW, 0.5).hedge_ns == 100 * MS
+    house.budgets.deposit("poor")
+    for _ in range(LOANS):  # of what others have saved up; then it has to save up itself
+        assert house.cache.plan(house.ask(key="poor"), NOW, 0.5).hedge_ns == 100 * MS
+        house.budgets.take("poor", "hedge", 0.0)
     assert house.cache.plan(house.ask(key="poor"), NOW, 0.5).hedge_ns is None
     while house.budgets.take("key", "hedge", 0.0):
         pass

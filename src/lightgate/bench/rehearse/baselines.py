@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lightgate.bench.rehearse.scene import Offer
     from lightgate.route.health.failure import Failure
-    from lightgate.route.plan.plan import Role, Step
+    from lightgate.route.plan.plan import Step
 
 NS: Final = 1_000_000_000
 FAILURE_S: Final = 5.0  # what a failure counts as in a mean or a peak of TTFTs
@@ -112,9 +112,9 @@ class RehearsedPolicy:
         """Take in that a client got no answer."""
 
     def settled(
-        self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[Role], price: RequestPrice
+        self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[Step], price: RequestPrice
     ) -> None:
-        """Take in the price of a request; `beside` are the roles that `may_start` let start."""
+        """Take in the price of a request; `beside` are the steps that `may_start` let start."""
 
     def engine(self, place: int, busy: int, now_ns: int) -> None:
         """Take in how many requests a target itself counts, those of other tenants included."""

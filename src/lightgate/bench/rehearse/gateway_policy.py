@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from lightgate.route.form.forms import FormState
     from lightgate.route.health.failure import Failure
     from lightgate.route.plan.plan import Plan, Step
-    from lightgate.route.plan.plan import Role as StepRole
 
 ALIAS: Final = "rehearsed"
 STALE_NS: Final = 10_000_000_000  # without a sample for so long, a target is probed
@@ -179,7 +178,7 @@ class GatewayPolicy(RehearsedPolicy):
         self._observer.unanswered(self._alias.name)
 
     def settled(
-        self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[StepRole], price: RequestPrice
+        self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[Step], price: RequestPrice
     ) -> None:
         """Take in the price of a request that is over."""
         nano = (price.winner_usd * NANO, price.lost_usd * NANO, price.premium_usd * NANO)
@@ -192,7 +191,8 @@ class GatewayPolicy(RehearsedPolicy):
     def stale(self, now_ns: int) -> list[int]:
         """The targets that want a probe and may be asked."""
         allows = self._observer.breakers.allows
-        names = self.forms.stale(now_ns, STALE_NS)
+        closed = self.forms.closed(now_ns)
+        names = [name for name in self.forms.stale(now_ns, STALE_NS) if name not in closed]
         return [self._places[name] for name in names if allows(name, now_ns)]
 
 
@@ -260,7 +260,7 @@ class SharedWorkers(RehearsedPolicy):
         self._last.unanswered()
 
     def settled(
-        self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[StepRole], price: RequestPrice
+        self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[Step], price: RequestPrice
     ) -> None:
         """Tell its worker the price of a request."""
         self._of(wanted).settled(plan, wanted, beside, price)

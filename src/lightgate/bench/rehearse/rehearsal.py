@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lightgate.bench.rehearse.scene import Offer
     from lightgate.bench.rehearse.truth import Fate, Truth
     from lightgate.route.health.failure import Failure
-    from lightgate.route.plan.plan import Plan, Role, Step
+    from lightgate.route.plan.plan import Plan, Step
 
 NS: Final = 1_000_000_000
 PROBE_IN, PROBE_OUT = PROBE
@@ -111,7 +111,7 @@ class _RunningExchange:
         self.wanted = wanted
         self.plan = plan
         self.course = Course(plan, origin_ns, origin_ns + TIMEOUT_NS)
-        self.beside: list[Role] = []
+        self.beside: list[Step] = []
         self.lost_usd = 0.0
         self.origin_ns = origin_ns
         self.due_ns = origin_ns + TIMEOUT_NS
@@ -176,7 +176,7 @@ class Rehearsal:
             beside = course.due_by_clock(now_ns)
             if beside is not None:
                 if self._policy.may_start(beside, exchange.plan, exchange.wanted, now_ns):
-                    exchange.beside.append(beside.role)
+                    exchange.beside.append(beside)
                 else:
                     course.postpone()
             step = course.due(now_ns)

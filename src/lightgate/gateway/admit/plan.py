@@ -35,7 +35,8 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
     if race is None and key is not None and alias.race > 1:  # as far as the key may
         race = min(alias.race, key.max_fanout) if key.may_race else 1
     plain = overrides is NO_OVERRIDES and race is None
-    if plain and alias.is_static and not state.learned.breakers.troubled:
+    closed = bool(state.learned.forms.stated_by) and _closed(state, alias, now_ns)
+    if plain and alias.is_static and not state.learned.breakers.troubled and not closed:
         return alias.in_order  # nothing that is known could change it
     key_id = "" if key is None else key.id
     state.learned.observer.arrived(key_id)
@@ -44,7 +45,8 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
         hedge, race = "off", 1
     if len(alias.targets) > 1:
         adaptive = (
-            (overrides.policy or alias.policy) in BY_FORM
+            closed
+            or (overrides.policy or alias.policy) in BY_FORM
             or (race or alias.race) > 1
             or (hedge or alias.hedge) != "off"
         )
@@ -75,6 +77,13 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
     if adaptive:
         return state.learned.plans.plan(ask, now_ns, state.draw())
     return decide(ask, state.learned.breakers, now_ns, state.draw(), None, state.learned.budgets)
+
+
+def _closed(state: State, alias: Alias, now_ns: int) -> bool:
+    """Whether a target has nothing left of its limits, and there is another."""
+    return len(alias.targets) > 1 and not state.learned.forms.closed(now_ns).isdisjoint(
+        alias.targets
+    )
 
 
 def _decide_tier(state: State, now_ns: int, ask: PlanAsk) -> Plan:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from lightgate.provider.call import Called
     from lightgate.provider.prepare import Prepared
     from lightgate.route.plan.alias import Alias
-    from lightgate.route.plan.plan import Plan, Role, Step
+    from lightgate.route.plan.plan import Plan, Step
     from lightgate.wire.door.inbound import Inbound
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class ExchangeFacts(AttemptOwner, Protocol):
     winner: Attempt | None
     refusal: Refusal | None
     failures: list[tuple[str, AttemptError]]
-    beside: list[Role]
+    beside: list[Step]
     id: str
     request_id: bytes
     wall_ns: int
@@ -326,6 +326,11 @@ class Attempt(Call):
             self.lost = True
             self.cancel()
 
+    def on_limits(self) -> None:
+        """Tell the router what the target says is left of its limits."""
+        state, tokens = self.exchange.state, self.exchange.request.tokens_in
+        state.limits_stated(self.step.target, self.began_ns, self.limits, tokens, self.status)
+
     def over(self, called: Called) -> None:
         """Judge the end of the call, tell the router, and let the exchange go on."""
         if self.called is not None:  # abandoned
@@ -334,15 +339,11 @@ class Attempt(Call):
         state = exchange.state
         if self.timed:
             state.timers.end(self)
-        if (
-            called.error is not None
-            or self._translator is not None
-            or called.streamed
-            or self.prepared.streamed
-        ):
-            called = self._judged(called)
-        else:
+        plain = called.error is None and self._translator is None
+        if plain and not called.streamed and not self.prepared.streamed:
             called = self._plausible(called)
+        else:
+            called = self._judged(called)
         self.called = called
         error = called.error
         now, target, began = state.now_ns(), self.step.target, self.began_ns
@@ -402,10 +403,8 @@ class Attempt(Call):
         self.bill = self._billed(called)
         self.cancel()
         if self.began_ns:
-            target, size = self.step.target, exchange.size
-            state.learned.observer.lost(
-                target, size, state.now_ns(), self.began_ns, spoke=self.heard
-            )
+            target, size, now = self.step.target, exchange.size, state.now_ns()
+            state.learned.observer.lost(target, size, now, self.began_ns, spoke=self.heard)
 
     def _judged(self, called: Called) -> Called:
         """The end of the call with the outcome that it has for the exchange."""

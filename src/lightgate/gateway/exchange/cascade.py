@@ -226,7 +226,7 @@ class Escalation:
         if not state.learned.observer.may_start("" if key is None else key.id, step, exchange.plan):
             self._tell(f"no budget to start {step.target} ahead")
             return
-        exchange.beside.append(step.role)
+        exchange.beside.append(step)
         attempt = exchange.make_attempt(step)
         if attempt is None:
             return

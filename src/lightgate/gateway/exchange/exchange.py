@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.ledger.journal.notes import Settled
     from lightgate.route.plan.alias import Alias
-    from lightgate.route.plan.plan import Plan, Role, Step
+    from lightgate.route.plan.plan import Plan, Step
     from lightgate.wire.door.inbound import Inbound
 
 NS: Final = 1_000_000_000
@@ -147,7 +147,7 @@ class Exchange:
         self.routed_ns: int | None = None
         self.assembles = False  # the client wants a whole answer, and the targets are to stream
         self.size = bucket(request.tokens_in)  # of the prompt, for the form
-        self.beside: list[Role] = []  # attempts that were let start beside another
+        self.beside: list[Step] = []  # attempts that were let start beside another
         self.attempts: list[Attempt] = []
         self.skipped: Skipped = ()  # targets that cannot be told the request
         self.winner: Attempt | None = None

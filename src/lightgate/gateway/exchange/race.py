@@ -110,7 +110,7 @@ class Race:
                 if not state.learned.observer.may_start(self._key, beside, exchange.plan):
                     course.postpone()
                     continue
-                exchange.beside.append(beside.role)
+                exchange.beside.append(beside)
             step = course.due(now)
             if step is None:
                 return

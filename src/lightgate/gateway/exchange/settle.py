@@ -127,7 +127,8 @@ def _teach(state: State, exchange: ExchangeFacts) -> None:
         key_id = "" if key is None else key.id
         premium = 0.0
         if winner is not None and winner.step.role in {"hedge", "racer"}:
-            premium = won * plan.premium
+            by_step = winner.step.stands_by
+            premium = won * (plan.premium if by_step is None else by_step.premium)
         state.learned.observer.settled(key_id, plan, exchange.beside, won, lost, premium)
     if alias.slo is not None:
         _judge(state, exchange)

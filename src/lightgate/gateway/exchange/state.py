@@ -16,6 +16,7 @@ from lightgate.gateway.cache.single_flight import SingleFlight
 from lightgate.gateway.exchange.load import Load
 from lightgate.gateway.exchange.timers import Timers
 from lightgate.gateway.request.prints import PromptPrints
+from lightgate.route.admission.headers import REFUSED, read_rates
 from lightgate.route.cascade.learned import LearnedBounds
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.lengths import AnswerLengths
@@ -28,7 +29,7 @@ from lightgate.route.plan.kept import PlanCache
 from lightgate.route.plan.plan import LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lightgate.clock.source import Clock
     from lightgate.gateway.exchange.caller import Caller
@@ -156,6 +157,21 @@ class State:
         self.load.use(served.terms.limits)
         if self.spend is not None:
             self.spend.add(served.snapshot.keys)
+
+    def limits_stated(
+        self,
+        target: str,
+        began_ns: int,
+        fields: Sequence[tuple[bytes, bytes]],
+        tokens: int,
+        status: int | None,
+    ) -> None:
+        """Tell the router what an answer's head says is left of its target's limits."""
+        facts = read_rates(fields, self.wall_ns() / 1e9)
+        if facts:
+            self.learned.observer.stated(
+                target, self.now_ns(), began_ns, facts, tokens=tokens, refused=status == REFUSED
+            )
 
     def keep(self, task: asyncio.Task[None]) -> None:
         """Hold a small task until it is over."""

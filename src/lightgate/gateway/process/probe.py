@@ -27,6 +27,7 @@ from lightgate.errors import (
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
 from lightgate.provider.call import Call
 from lightgate.provider.prepare import prepare
+from lightgate.route.admission.headers import REFUSED, read_rates
 from lightgate.route.health.failure import named_status, what
 from lightgate.route.plan.policy import BY_FORM
 from lightgate.wire.client.roundtrip import Deadlines
@@ -91,7 +92,7 @@ class Prober:
         terms = state.served.snapshot.terms.probes
         if busy or state.draining or not terms.on or now - state.learned.asked_ns > QUIET_NS:
             return None
-        chosen = _chosen_by_form(state.served)
+        chosen = _chosen_by_form(state.served) - self._observer.forms.closed(now)
         for name in self._observer.forms.stale(now, terms.every_ns, sorted(chosen)):
             if name not in chosen or now < self._not_before.get(name, 0):
                 continue
@@ -124,13 +125,16 @@ class Prober:
         began, wall_ns = self._clock.now_ns(), self._clock.wall_ns()
         observer.began(name, began)
         try:
-            called = await Call(prepare(target.target, request), marks).run(
-                self._client, _DEADLINES
-            )
+            call = Call(prepare(target.target, request), marks)
+            called = await call.run(self._client, _DEADLINES)
         except LightgateError:  # a request that cannot be made says nothing about the target
             observer.lost(name, 0, self._clock.now_ns(), began, spoke=True)
             return
         self.sent += 1
+        if call.limits:
+            facts, now = read_rates(call.limits, self._clock.wall_ns() / NS), self._clock.now_ns()
+            refused = called.status == REFUSED
+            observer.stated(name, now, began, facts, tokens=TOKENS_IN, refused=refused)
         self._write(target, marks, called, wall_ns)
         self._learn(name, marks, called, began)
 

@@ -96,6 +96,7 @@ def plan_tiers(
         first,
         steps=tuple(steps),
         policy="cascade",
+        again=None,  # what stands behind a fallback is of another tier
         reason=f"{found.level}: {why}; tier {start + 1} of {len(cascade.tiers)}{learned},"
         f" {first.reason}",
         level=found.level,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 What = Literal["requests", "tokens", "input", "output"]
+REFUSED: Final = 429  # the status of an answer that met a limit
 SPANS: Final = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
 # Most providers speak like OpenAI; Cerebras names the span of time, Fireworks splits the tokens.
 _USUAL: Final = re.compile(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.route.admission.in_flight import RATE_S
+from lightgate.route.admission.stated import StatedLimits
 from lightgate.route.form.change import FAR
 from lightgate.route.form.pairs import Pairs
 from lightgate.route.form.prior import DEFAULT, Prior
@@ -19,8 +20,10 @@ from lightgate.route.form.target import NEVER, NS, Form
 from lightgate.route.health.failure import RATE_LIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
+    from lightgate.route.admission.headers import RateFact
     from lightgate.route.form.slo import ServiceLevels
     from lightgate.route.health.failure import Failure
 
@@ -61,6 +64,7 @@ class Forms:
         "incumbents",
         "pairs",
         "promises",
+        "stated_by",
         "version",
     )
 
@@ -72,6 +76,7 @@ class Forms:
         self._refusals: dict[str, int] = {}  # provider: when it last refused a connection
         self.incumbents: dict[tuple[str, str], str] = {}  # alias, policy: the last first
         self.crowded: set[str] = set()  # targets that have as many in flight as they may
+        self.stated_by: dict[str, StatedLimits] = {}  # targets whose answers state limits
         self.pairs = Pairs()
         self.promises: dict[str, Promise] = {}  # by model
         self.version = 0  # changes with every event after which a ranking may be another one
@@ -101,6 +106,8 @@ class Forms:
         form.started(began_ns)
         if form.limit.firm or self.crowded:
             self._count(target, form)
+        if self.stated_by and began_ns:
+            self._sent(target, began_ns)
 
     def ended(self, target: str, began_ns: int = 0) -> None:
         """Count an attempt that is over, however it went."""
@@ -151,13 +158,35 @@ class Forms:
             return
         form = self.form(target)
         form.failed(bucket, now_ns, wait_s or 0.0)
-        if failure is RATE_LIMITED and (wait_s or 0.0) <= RATE_S:
+        explained = target in self.stated_by and now_ns < self.stated_by[target].closed_ns
+        if failure is RATE_LIMITED and (wait_s or 0.0) <= RATE_S and not explained:
             form.limit.refused(form.waiting.get(began_ns, form.in_flight), now_ns)
         if failure.kind in _CONNECTS:
             if len(self._refusals) >= MOST:
                 self._refusals.clear()
             self._refusals[target.partition("/")[0]] = now_ns
         self.version += 1
+
+    def stated(
+        self,
+        target: str,
+        now_ns: int,
+        began_ns: int,
+        facts: Sequence[RateFact],
+        *,
+        tokens: int,
+        refused: bool,
+    ) -> None:
+        """Take in the limits that an answer states; `tokens` are those of its prompt."""
+        known = self.stated_by.get(target)
+        if known is None:
+            if len(self.stated_by) >= MOST:
+                self.stated_by.clear()
+            known = self.stated_by[target] = StatedLimits()
+        later = sum([at_ns > began_ns for at_ns in self.form(target).waiting])
+        known.told(facts, now_ns, later=later, tokens=tokens, refused=refused)
+        if now_ns < known.closed_ns:
+            self.version += 1
 
     def engine(self, target: str, busy: int, now_ns: int) -> None:
         """Take in how many requests a target's engine itself counts, running and waiting."""
@@ -184,6 +213,13 @@ class Forms:
             self.version += 1
 
     # What is asked
+
+    def closed(self, now_ns: int) -> AbstractSet[str]:
+        """Return the targets that are at a limit: of requests in flight, or one that they state."""
+        if not self.stated_by:
+            return self.crowded
+        spent = [name for name, known in self.stated_by.items() if now_ns < known.closed_ns]
+        return self.crowded.union(spent) if spent else self.crowded
 
     def promise(self, model: str, slo: ServiceLevels) -> Promise:
         """Return how the service levels of a model are kept."""
@@ -275,6 +311,14 @@ class Forms:
             form.beside(sum([told[1].get(target, 0) for told in fresh]), len(fresh), at_ns)
             if form.limit.firm or self.crowded:
                 self._count(target, form)
+
+    def _sent(self, target: str, now_ns: int) -> None:
+        """Count a request against what is left of its target's stated limits."""
+        known = self.stated_by.get(target)
+        if known is not None and now_ns >= known.closed_ns:
+            known.sent(now_ns)
+            if now_ns < known.closed_ns:
+                self.version += 1
 
     def _count(self, target: str, form: Form) -> None:
         """Keep in mind whether a target is at its limit."""

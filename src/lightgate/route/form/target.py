@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.route.admission.in_flight import InFlightLimit
 from lightgate.route.form.change import FAR, SLACK, ChangeDetector, Slowdown
+from lightgate.route.form.cold import ColdStarts
 from lightgate.route.form.lateness import Lateness
 from lightgate.route.form.prior import DOUBTFUL, Z80
 from lightgate.route.form.size import ENOUGH, OFFSETS, PromptSize
@@ -90,6 +91,7 @@ class Form:
         "_told_ns",
         "belief",
         "changed_ns",
+        "cold",
         "curve",
         "deviation",
         "dues_ns",
@@ -133,8 +135,7 @@ class Form:
         self.variance = sigma * sigma
         self.noise = max(sigma, 0.05)  # sigma without stalls and changes
         self.last_ns = NEVER
-        self._change = ChangeDetector()
-        self._speed_change = ChangeDetector()
+        self._change, self._speed_change = ChangeDetector(), ChangeDetector()
         self._since = self._speed_since = SETTLED  # samples that the short run holds
         self._calm_ns = NEVER  # when a first token was last about as expected
         self.changed_ns = NEVER  # and when it was before the last change
@@ -148,6 +149,7 @@ class Form:
         self.in_flight = 0
         self.waiting: dict[int, int] = {}  # start of an attempt without a token: in flight then
         self.curve = WaitCurve()
+        self.cold = ColdStarts()
         self.shared = False  # whether others than this worker may have requests here
         self._spoke_ns = NEVER  # start of the youngest attempt that had a first token
         self._foreign, self._told_ns = 0, NEVER  # others' requests by the engine, and when
@@ -252,12 +254,14 @@ class Form:
         """Count an attempt that begins."""
         self.in_flight += 1
         if began_ns:
+            self.cold.began(began_ns, alone=self.in_flight == 1)
             self.waiting[began_ns] = round(self.flying(began_ns))
         self.load = self._newcomer()
 
     def ended(self, began_ns: int) -> None:
         """Count an attempt that is over, however it went."""
         self.waiting.pop(began_ns, None)
+        self.cold.over(began_ns)
         if self.in_flight:
             self.in_flight -= 1
             self.load = self._newcomer()
@@ -300,6 +304,8 @@ class Form:
         curve = self.curve
         easily = flying <= curve.known and (flying <= curve.room or not curve.slope)
         wait_s = 0.0 if easily else curve.seconds(flying)
+        if self.cold.seconds and not self.in_flight:
+            return wait_s + self.cold.next_s(now_ns)
         for oldest_ns in self.waiting:  # the first one
             if oldest_ns > self._spoke_ns:
                 usual_s = self.ttfts_s[0]
@@ -318,6 +324,8 @@ class Form:
         belief = at.long + self.fresh(now_ns) * self.deviation
         alone_s = exp(belief)
         wait_s = self.curve.seconds(flying)
+        if self.cold.explains(began_ns, now_ns, ttft_s, alone_s + wait_s):
+            return False
         self.curve.saw(flying, ttft_s - alone_s, alone_s)
         late = ttft_s / (alone_s + wait_s)
         ttft_log = log(late) if late > SOONEST_S else SOONEST_LOG
@@ -339,7 +347,11 @@ class Form:
 
     def waited(self, size: int, now_ns: int, at_least_s: float) -> None:
         """Take in an attempt that was closed before its first token: it took longer than that."""
-        flying = self.waiting.pop(now_ns - round(at_least_s * NS), self.in_flight)
+        began_ns = now_ns - round(at_least_s * NS)
+        usual_s = exp(self.log_ttft(size, now_ns))
+        if self.cold.explains(began_ns, now_ns, STILL * at_least_s, usual_s):
+            return
+        flying = self.waiting.pop(began_ns, self.in_flight)
         belief = self.log_ttft(size, now_ns)
         alone_s = exp(belief)
         late = at_least_s / (alone_s + self.curve.seconds(flying))
@@ -348,6 +360,7 @@ class Form:
             sigma = max(self.noise, NARROWEST)
             z = (least_log - belief) / sigma
             self.recent.saw(STILL * late, alone_s, self.noise)
+            self.sizes[size].add(STILL * late * alone_s)
             cut = min(CUT, sigma * beyond(z) - (least_log - belief))
             self._sample(self.sizes[size], now_ns, least_log + cut, more=CUT_CHANGED - cut)
 

@@ -131,7 +131,7 @@ class PlanAsk(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-class Layout(msgspec.Struct, frozen=True):
+class Layout(msgspec.Struct, frozen=True, gc=False):
     """What turns an order of targets into steps. Durations in nanoseconds."""
 
     retries: int

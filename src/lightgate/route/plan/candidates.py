@@ -113,7 +113,7 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
         said = _BESIDE.get(beside.get(one.target, ""), "")
         if place >= self.well:
             if place < self.well + self.full:
-                return "is at its limit of requests in flight"
+                return "is at its limit: of requests in flight, or of what it says is left"
             return "is left alone for a while: it failed"
         return f"{said}{self._worse(place, one, lead)}"
 

@@ -16,23 +16,27 @@ from lightgate.route.health.window import CountWindow
 
 if TYPE_CHECKING:
     from lightgate.route.health.failure import Failure
-    from lightgate.route.plan.plan import Plan, Step
+    from lightgate.route.plan.plan import Plan, StandInHedge, Step
 
 AUTO_TTFT_NS: Final = 20_000_000_000  # of a candidate that is not the last, if nothing is set
 SHARE_PERCENT: Final = 20  # of the requests of the last LIFE_S; Envoy's and Finagle's default
 FLOOR_PER_S: Final = 3  # granted without any traffic: Envoy's smallest budget, per second
 LIFE_S: Final = 10  # a deposit's life, as Finagle's
 BUCKET_NS: Final = 1_000_000_000
+CHANCES: Final = 4  # that a hedge has to start: after its delay, and 2, 4 and 8 times as late
 
 
 class Course:
     """Where one request is on its plan; instants in nanoseconds of one clock."""
 
     __slots__ = (
+        "_again",
+        "_delay_ns",
         "_due_ns",
         "_failed_last",
         "_itself",
         "_origin_ns",
+        "_refused",
         "_together",
         "_waiting",
         "running",
@@ -47,6 +51,9 @@ class Course:
         self._together = len(steps) > 1 and steps[1].start_ns is not None
         # A hedge at the same target is no retry: it does not follow a failure.
         self._itself = self._together and steps[1].target == steps[0].target
+        self._again = plan.again  # until a step has started beside another
+        self._delay_ns = (steps[1].start_ns or 0) if self._together else 0  # of the next hedge
+        self._refused = 0  # times that it was refused
         self.running = 0
 
     @property
@@ -78,6 +85,8 @@ class Course:
                 return None
             self._waiting.popleft()
             if not self._pointless(step):
+                if self.running:
+                    self._again = None
                 self.running += 1
                 return step
         return None
@@ -107,7 +116,10 @@ class Course:
             return None
         if now_ns < self._due_ns and (failure.free or budget.may(now_ns)):
             self.running += 1
-            return _after(self._waiting.popleft())
+            following = _after(self._waiting.popleft())
+            if self._again is not None and self.running == 1:
+                self._hedge_again(self._again(), following, now_ns)
+            return following
         if not self.running:
             self._waiting.clear()
         return None
@@ -117,11 +129,34 @@ class Course:
         self._waiting.clear()
 
     def postpone(self) -> None:
-        """Keep the next step as a fallback: its budget does not let it start by the clock."""
-        if self._waiting:
-            step = self._waiting.popleft()
-            if not self._itself:
-                self._waiting.appendleft(_after(step))
+        """Put the next step off: its budget does not let it start by the clock now.
+
+        A hedge is asked for again when twice as much time has passed, a few times; then it stays a
+        fallback. A racer is a fallback at once.
+        """
+        if not self._waiting:
+            return
+        step = self._waiting.popleft()
+        self._refused += 1
+        if step.role == "hedge" and step.start_ns is not None and self._refused < CHANCES:
+            later_ns = step.start_ns + self._delay_ns
+            self._delay_ns *= 2
+            self._waiting.appendleft(msgspec.structs.replace(step, start_ns=later_ns))
+        elif not self._itself:
+            self._waiting.appendleft(_after(step))
+
+    def _hedge_again(self, hedge: StandInHedge | None, stand_in: Step, now_ns: int) -> None:
+        """Let the step behind a fallback start beside it, if that one is slow as well."""
+        self._again = None
+        if hedge is None or not self._waiting:
+            return
+        step = self._waiting[0]
+        if step.start_ns is None and step.target != stand_in.target:
+            self._together, self._refused, self._delay_ns = True, 0, hedge.delay_ns
+            at_ns = now_ns - self._origin_ns + hedge.delay_ns
+            self._waiting[0] = msgspec.structs.replace(
+                step, start_ns=at_ns, role="hedge", stands_by=hedge
+            )
 
     def _by_clock_alone(self) -> bool:
         """Return whether the next step is a hedge at the target that it would stand in for."""
@@ -137,7 +172,7 @@ def _after(step: Step) -> Step:
     """Make a step one that follows a failure: it starts beside no other now."""
     if step.start_ns is None:
         return step
-    return msgspec.structs.replace(step, start_ns=None, role="fallback")
+    return msgspec.structs.replace(step, start_ns=None, role="fallback", stands_by=None)
 
 
 class RetryBudget:

@@ -54,8 +54,9 @@ def rank(
     if not breakers.all_quiet(order):
         order, well = _well_first(order, breakers, now_ns)
     room = well
-    if forms.crowded and well > 1:
-        order, room = _room_first(order, well, forms.crowded)
+    closed = forms.closed(now_ns)
+    if closed and well > 1:
+        order, room = _room_first(order, well, closed)
         ranking.full = well - room if room else 0
     ranking.together = room
     ranking.line_up(order, room or well)
@@ -118,15 +119,15 @@ def _drawn(alias: Alias, draw: float) -> list[str]:
     return order
 
 
-def _room_first(order: list[str], well: int, crowded: AbstractSet[str]) -> tuple[list[str], int]:
+def _room_first(order: list[str], well: int, closed: AbstractSet[str]) -> tuple[list[str], int]:
     """Put targets at their limit behind those below it; return the number of those below it.
 
     Where every target is at its limit the order stays: a limit refuses no request.
     """
-    room = [target for target in order[:well] if target not in crowded]
+    room = [target for target in order[:well] if target not in closed]
     if not room:
         return order, 0
-    full = [target for target in order[:well] if target in crowded]
+    full = [target for target in order[:well] if target in closed]
     return room + full + order[well:], len(room)
 
 

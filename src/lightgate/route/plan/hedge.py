@@ -18,10 +18,12 @@ SHARE: Final = 0.15  # of a key's requests may be hedged
 SPEND: Final = 0.10  # of what a key pays may go to hedges
 RACE_SPEND: Final = 1.0  # of what a key pays may go to each racer: a race of k costs k times
 SAVED: Final = 20.0  # hedges that a quiet time saves up
+LOANS: Final = 2  # hedges that a key may be lent from what all keys together have saved up
 FLOOR_S: Final = 0.05  # no hedge sooner: it would be a race
 CEILING: Final = 1.5  # times the long run's quantile: a sick target does not put its hedge off
 AUTO: Final = 0.88
 AUTO_THRIFTY: Final = 0.95  # where the first is billed in full though it is closed, or money counts
+LATE: Final = 0.97  # when a hedge starts that has lost the draw for an early one
 SICK: Final = 0.10  # of failures in 30 s: no hedge is sent to such a target
 SICK_ENDS: Final = 5
 LAG_TOKENS: Final = 15  # that a provider makes, and bills, after a stream was closed
@@ -66,9 +68,11 @@ def chance(q: float) -> float:
     """Return how often a hedge at this quantile is planned, so that the budget lasts.
 
     An early hedge for a part of the requests does more than a late one for all, or than an early
-    one for the first requests of a minute and none for the rest.
+    one for the first requests of a minute and none for the rest. The others are hedged at `LATE`.
     """
-    return min(1.0, SHARE / (1.0 - q))
+    if 1.0 - q <= SHARE:
+        return 1.0
+    return (SHARE - (1.0 - LATE)) / (LATE - q)
 
 
 def sick(form: Form, now_ns: int) -> bool:
@@ -87,7 +91,7 @@ def reserve_nano(price: TargetPrice, tokens_in: int, most_tokens: int) -> float:
 
 
 class _Account:
-    __slots__ = ("credit", "due_nano", "hedge_nano", "paid_nano", "racer_nano")
+    __slots__ = ("credit", "due_nano", "hedge_nano", "lent", "paid_nano", "racer_nano")
 
     def __init__(self) -> None:
         self.credit = 0.0  # hedges
@@ -95,6 +99,11 @@ class _Account:
         self.due_nano = 0.0  # that races under way will cost in any case
         self.hedge_nano = 0.0  # spent or reserved
         self.racer_nano = 0.0
+        self.lent = 0  # hedges that others had saved up, and that were not paid back yet
+
+    def hedges(self, nano: float) -> bool:
+        """Return whether one more hedge that may cost `nano` keeps both shares."""
+        return self.credit >= 1.0 - 1e-9 and self.hedge_nano + nano <= SPEND * self.paid_nano
 
 
 class HedgeBudgets:
@@ -104,18 +113,23 @@ class HedgeBudgets:
     "racer" is about to start by the clock (a racer: all but the first), `settle` when that
     attempt's price is known, `paid` when the winner's is. A hedge that is refused stays a fallback.
     Where several racers start beside the first, each counts for its part of them all.
+
+    The shares of hedges hold for each key, but that a young key is lent a few, which it pays back
+    before it may hedge of its own. They hold for all keys together at every instant.
     """
 
-    __slots__ = ("_accounts",)
+    __slots__ = ("_accounts", "_all")
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
+        self._all = _Account()  # of hedges alone
 
     def deposit(self, key: str) -> None:
         """Count a request that came in."""
         account = self._accounts.get(key) or self._new(key)
         credit = account.credit + SHARE
         account.credit = min(SAVED, credit)
+        self._all.credit += SHARE
 
     def may(self, key: str, role: Duplicate, nano: float, own_nano: float = 0.0) -> bool:
         """Return whether a second attempt that may cost `nano` could start now.
@@ -123,14 +137,14 @@ class HedgeBudgets:
         `own_nano` is the least that the request itself will cost: it is paid in any case.
         """
         account = self._accounts.get(key)
-        if account is None:
-            return role == "racer" and nano <= RACE_SPEND * own_nano
         if role == "racer":
+            if account is None:
+                return nano <= RACE_SPEND * own_nano
             own_nano += account.due_nano
             return account.racer_nano + nano <= RACE_SPEND * (account.paid_nano + own_nano)
-        if account.credit < 1.0 - 1e-9:
+        if not self._all.hedges(nano):
             return False
-        return account.hedge_nano + nano <= SPEND * account.paid_nano
+        return account is None or account.lent < LOANS or account.hedges(nano)
 
     def take(self, key: str, role: Duplicate, nano: float, own_nano: float = 0.0) -> bool:
         """Set `nano` aside for a second attempt that starts; False: the budget has no room."""
@@ -141,8 +155,10 @@ class HedgeBudgets:
             account.racer_nano += nano
             account.due_nano += own_nano
         else:
-            account.credit -= 1.0
-            account.hedge_nano += nano
+            account.lent += not account.hedges(nano)
+            for each in (account, self._all):
+                each.credit -= 1.0
+                each.hedge_nano += nano
         return True
 
     def settle(
@@ -163,12 +179,16 @@ class HedgeBudgets:
             account.racer_nano = max(0.0, account.racer_nano + more)
             account.due_nano = max(0.0, account.due_nano - own_nano)
         else:
-            account.hedge_nano = max(0.0, account.hedge_nano + more)
+            for each in (account, self._all):
+                each.hedge_nano = max(0.0, each.hedge_nano + more)
 
     def paid(self, key: str, nano: float) -> None:
         """Add the price of a winner: its request was answered."""
         account = self._accounts.get(key) or self._new(key)
         account.paid_nano += nano
+        self._all.paid_nano += nano
+        if account.lent and account.hedges(0.0):
+            account.lent = 0
 
     def spent(self, key: str) -> tuple[float, float, float]:
         """Return nano-dollars for winners, hedges and racers; reservations included."""

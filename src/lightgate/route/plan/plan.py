@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final, Literal, get_args
 
@@ -15,12 +16,24 @@ LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 Finish = Literal["first", "whole"]
 
 
-class Step(msgspec.Struct, frozen=True):
+class StandInHedge(msgspec.Struct, frozen=True, gc=False):
+    """A hedge of the target that stands in for a failed first one.
+
+    It starts `delay_ns` after that one; `reserve_nano` and `premium` are as in `Plan`.
+    """
+
+    delay_ns: int
+    reserve_nano: float = 0.0
+    premium: float = 0.0
+
+
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One attempt of a plan. Offsets and deadlines in nanoseconds.
 
     `start_ns` counts from the plan's start; None: once everything that was started has failed.
     `ttft_ns` counts from the step's own start; None: until the request's own deadline.
-    `tier` is the place of its tier in a cascade.
+    `tier` is the place of its tier in a cascade. `stands_by` has what a step costs that hedges a
+    fallback; None: what the plan says.
     """
 
     target: str
@@ -28,6 +41,7 @@ class Step(msgspec.Struct, frozen=True):
     ttft_ns: int | None
     role: Role
     tier: int = 0
+    stands_by: StandInHedge | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, dict=True):
@@ -48,6 +62,7 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
     reserve_nano: float = 0.0  # for `HedgeBudgets.take`: what one more attempt can cost
     own_nano: float = 0.0  # what the request costs in any case
     premium: float = 0.0  # part of a second attempt's price that the first target does not cost
+    extra_nano: float = 0.0  # that a race, or a hedge that starts, is expected to cost beside that
     level: Level | None = None
     points: float = 0.0  # that the level goes by
     # Between these lie 80 % of such first tokens, with `in_flight` requests at the target.
@@ -55,6 +70,8 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
     predicted_high_ns: int | None = None
     in_flight: int | None = None
     basis: Basis | None = None  # of the candidates
+    # The hedge of the second target, if that stands in for the first; asked only then.
+    again: Callable[[], StandInHedge | None] | None = None
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -90,4 +107,7 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
             why.append(f"first token in {self.predicted_ttft_ns / 1e6:.0f} ms")
         if self.runner_up is not None:
             why.append(f"next {self.runner_up}")
+        if self.extra_nano > 0.0:
+            second = "the race" if self.steps[1].role == "racer" else "a hedge"
+            why.append(f"{second} costs about ${self.extra_nano / 1e9:.2g} more")
         return f"{self.text} ({', '.join(why)})"

@@ -43,6 +43,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     silence   seconds of the end that one second of silence is worth, where two attempts answer
     sticky    part of the time that staying with a warm prompt cache is worth, beyond what it saves
     hedges    whether a second attempt may start beside the first
+    second    what a second sooner is worth, in prices of the request
     """
 
     name: PolicyName
@@ -59,6 +60,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     silence: float = 1.0
     sticky: float = 0.0
     hedges: bool = True
+    second: float = 60.0
 
 
 ORDERED: Final = Policy(name="ordered", order="configured", reason="configured order")
@@ -66,7 +68,7 @@ _ALL: Final = (
     Policy(name="chat", tail=True, ttft=2.6),
     Policy(name="fastest", finish="whole"),
     Policy(name="cheapest", money="first", levels=True),
-    Policy(name="balanced", money="beside"),
+    Policy(name="balanced", money="beside", second=5.0),
     Policy(name="voice", tail=True, most=20),
     Policy(name="coding", ttft=0.3, finish="whole"),
     Policy(name="agent", failure=2.0, finish="whole", sticky=0.1),

@@ -7,13 +7,22 @@ therefore make the plans of many requests (`lightgate.route.plan.kept`).
 
 from __future__ import annotations
 
+from math import exp
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from lightgate.route.form.slo import LevelsAsked
 from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out, lay_out_twice
 from lightgate.route.plan.candidates import Basis
-from lightgate.route.plan.hedge import chance, delay_ns, quantile_of, reserve_nano, sick
-from lightgate.route.plan.plan import Plan
+from lightgate.route.plan.hedge import (
+    LATE,
+    chance,
+    delay_ns,
+    quantile_of,
+    sick,
+)
+from lightgate.route.plan.plan import Plan, StandInHedge
 from lightgate.route.plan.policy import USUAL_TOKENS
 from lightgate.route.plan.score import (
     CACHED_SHARE,
@@ -24,6 +33,14 @@ from lightgate.route.plan.score import (
     misses,
     terms,
 )
+from lightgate.route.plan.second_price import (
+    hedge_price,
+    lost_nano,
+    own_nano,
+    premium_nano,
+    race_nano,
+)
+from lightgate.route.plan.worth import Stakes, worth_after
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +55,6 @@ NS: Final = 1e9
 MANY: Final = 8  # in flight at one target, from which on there are followers enough for that
 FOLLOWERS: Final = 4.0  # times the wait counts: it also delays the requests behind this one
 PATIENCE: Final = 4.0  # times the expected wait, before a target is taken for dead
-LONGEST: Final = 4  # times the expected tokens: what is set aside where a request has no max_tokens
 DEARER: Final = 0.25  # of its price: where money comes first, no hedge costs so much more
 BILLED: Final = 1.10  # a target that bills closed streams in full counts as 10 % worse
 
@@ -112,7 +128,8 @@ class Ranking:
         now_ns = self.now_ns
         # Most targets have nothing in flight at most times: those need no call.
         waits = [
-            form.wait_s(now_ns) if form.in_flight or form.shared else 0.0 for form in self.known
+            form.wait_s(now_ns) if form.in_flight or form.shared or form.cold.seconds else 0.0
+            for form in self.known
         ]
         if waits != self._waits:
             self._waits = waits
@@ -123,8 +140,7 @@ class Ranking:
         lead = self._leads.get(first)
         if lead is None:
             lead = self._leads[first] = self._lead(first, values, keys)
-        # Another uniform number, from the later digits of the draw.
-        if draw * 1024.0 % 1.0 >= lead.chance:
+        if not lead.chance:
             return lead.alone or self._alone(lead)
         if not lead.looked:
             self._second(lead)
@@ -135,6 +151,9 @@ class Ranking:
             key, role, lead.reserve_nano, lead.own_nano if role == "racer" else 0.0
         ):
             return lead.alone or self._alone(lead)
+        # Another uniform number, from the later digits of the draw.
+        if lead.chance < 1.0 and draw * 1024.0 % 1.0 >= lead.chance:
+            return lead.late or self._late(lead)
         return lead.doubled or self._doubled(lead)
 
     # The order
@@ -241,17 +260,16 @@ class Ranking:
                 places += range(well, len(order))
             order = [order[place] for place in places]
             known = [known[place] for place in places]
-        lead = _Lead(order, known, self._own_nano(order[0]))
+        lead = _Lead(order, known, own_nano(self.ask, self.tokens, order[0]))
         lead.values, lead.ranked = values, ranked
         lead.wait_s = self._waits[first]
         lead.chance = self._chance(lead)
         return lead
 
     def _chance(self, lead: _Lead) -> float:
-        """Return how often something may start beside the first target; 0: never.
+        """Return how often something starts as soon as it is due; 0: nothing ever does.
 
-        A hedge at a quantile is planned for a part of the requests. Whether a second target is any
-        good is looked at only for those.
+        A hedge at a quantile is due early for a part of the requests, and late for the others.
         """
         ask, alias = self.ask, self.ask.alias
         if self.together > 1:
@@ -274,9 +292,11 @@ class Ranking:
         lead.looked = True
         if lead.race > 1:
             first, others = lead.order[0], lead.order[1 : lead.race]
-            premium, lead.premium = max([self._premium(first, target) for target in others])
-            lead.reserve_nano = max([self._lost(target) for target in lead.order[: lead.race]])
+            ask, usual = self.ask, self.tokens
+            premium, lead.premium = max([premium_nano(ask, usual, first, one) for one in others])
+            lead.reserve_nano = max([lost_nano(ask, usual, one) for one in (first, *others)])
             lead.reserve_nano += premium
+            lead.extra_nano = race_nano(ask, usual, (first, *others))
             lead.role = "racer"
             return
         place = self._backup(lead) if self.together > 1 else self._itself(lead)
@@ -285,7 +305,8 @@ class Ranking:
 
     def _itself(self, lead: _Lead) -> int | None:
         """Hedge at the one target itself, unless it is in trouble or at its limit."""
-        fit = lead.order[0] not in self.forms.crowded and not sick(lead.known[0], self.now_ns)
+        closed = self.forms.closed(self.now_ns)
+        fit = lead.order[0] not in closed and not sick(lead.known[0], self.now_ns)
         return 0 if fit else None
 
     def _hedge(self, lead: _Lead, place: int) -> None:
@@ -304,9 +325,33 @@ class Ranking:
         if alias.timeout_ns - hedge_ns < lead.known[place].ttfts_s[self.size] * NS:
             return
         lead.hedge_ns, lead.backup, lead.role = hedge_ns, place, "hedge"
-        first, second = lead.order[0], lead.order[place]
-        premium, lead.premium = self._premium(first, second)
-        lead.reserve_nano = max(self._lost(first) + premium, self._lost(second))
+        price = hedge_price(ask, self.tokens, lead.order[0], lead.order[place])
+        lead.reserve_nano, lead.premium, won, lost = price
+        lead.extra_nano = (won + lost) / 2.0
+        if q is not None and place and self._loaded and not self._over:
+            stakes = Stakes(self.policy.second * lead.own_nano, won, lost)
+            lead.hedge_ns = self._worth_ns(lead, place, q, hedge_ns, stakes)
+            if lead.hedge_ns is None:
+                lead.role = None
+
+    def _worth_ns(
+        self, lead: _Lead, place: int, q: float, hedge_ns: int, stakes: Stakes
+    ) -> int | None:
+        """Return when a hedge is worth its price for the first time; None: never."""
+        size, form = self.size, lead.known[0]
+        at = form.sizes[size]
+        # Times as slow as those first tokens were: by weather, or by a queue.
+        slower = (form.ttfts_s[size] + lead.wait_s) / exp(at.long)
+        second_s = lead.known[place].ttfts_s[size]
+        if lead.known[place].in_flight:
+            second_s += self._waits[self.order.index(lead.order[place])]
+        delay_s = hedge_ns / NS
+        if slower <= 1.0:
+            after_s = worth_after(at.slowest(q), delay_s, second_s, stakes)
+            return None if after_s is None else int(after_s * NS)
+        stakes = Stakes(slower * stakes.second, stakes.won, stakes.lost)
+        after_s = worth_after(at.slowest(q), delay_s / slower, second_s / slower, stakes)
+        return None if after_s is None else int(after_s * slower * NS)
 
     def _backup(self, lead: _Lead) -> int | None:
         """Find the best second: by its value, its correlation, and what closing it costs."""
@@ -314,16 +359,12 @@ class Ranking:
         first, worse = order[0], self.forms.pairs.worse
         best, least = None, 0.0
         for place in range(1, self.well):
-            form = known[place]
-            if sick(form, self.now_ns) or (
-                (form.in_flight or form.shared)
-                and not form.curve.spare(form.flying(self.now_ns) + 1.0)
-            ):
+            if not self._fit(known[place]):
                 continue
             if not values:
                 return place  # in the order of the configuration
             if self._over:  # in the order of money
-                dear = self._premium(first, order[place])[1] > DEARER
+                dear = premium_nano(self.ask, self.tokens, first, order[place])[1] > DEARER
                 return None if dear else place
             value = values[place]
             if best is not None and value >= least:
@@ -336,42 +377,25 @@ class Ranking:
                 best, least = place, value
         return best
 
-    def _lost(self, target: str) -> float:
-        """Return what an attempt costs if it loses; an unknown price is the dearest known."""
-        ask = self.ask
-        prices = ask.prices
-        if not prices:
-            return 0.0
-        most = ask.max_tokens or LONGEST * self.tokens
-        price = prices.get(target)
-        if price is not None:
-            return reserve_nano(price, ask.tokens_in, most)
-        return max([reserve_nano(known, ask.tokens_in, most) for known in prices.values()])
+    def _fit(self, form: Form) -> bool:
+        """Return whether a target may be sent a second attempt: it is well, and has room."""
+        if sick(form, self.now_ns):
+            return False
+        if not form.in_flight and not form.shared:
+            return True
+        return form.curve.spare(form.flying(self.now_ns) + 1.0)
 
-    def _premium(self, first: str, second: str) -> tuple[float, float]:
-        """Return what the second costs more than the first if it wins, and as a part of its price.
-
-        The answer may be as long as it is allowed to be; what is not known costs the same.
-        """
-        ask, prices = self.ask, self.ask.prices
-        one = prices.get(first) if prices else None
-        other = prices.get(second) if prices else None
-        if one is None or other is None:
-            return 0.0, 0.0
-        most = ask.max_tokens or LONGEST * self.tokens
-        dear = other.nano(ask.tokens_in, most)
-        more = dear - one.nano(ask.tokens_in, most)
-        return (more, more / dear) if more > 0.0 else (0.0, 0.0)
-
-    def _own_nano(self, first: str) -> float:
-        """Return what the request costs in any case; an unknown price is the lowest known."""
-        ask, prices = self.ask, self.ask.prices
-        if not prices:
-            return 0.0
-        price = prices.get(first)
-        if price is not None:
-            return price.nano(ask.tokens_in, self.tokens)
-        return min([known.nano(ask.tokens_in, self.tokens) for known in prices.values()])
+    def stand_in(self, lead: _Lead, order: list[str], known: list[Form]) -> StandInHedge | None:
+        """Prepare the hedge of the second target, which stands in for the first."""
+        q = lead.quantile
+        if q is None or not lead.backup or self.well < 3 or self.together < 3:
+            return None
+        if self.policy.money == "first" or not self._fit(known[2]):
+            return None
+        premium, part = premium_nano(self.ask, self.tokens, order[0], order[2])
+        first, second, third = [lost_nano(self.ask, self.tokens, target) for target in order[:3]]
+        lost = first + max(second + premium, third)
+        return StandInHedge(delay_ns(known[1].sizes[self.size], q), lost, part)
 
     # The steps
 
@@ -388,6 +412,18 @@ class Ranking:
             known = [known[0], known[place], *known[1:place], *known[place + 1 :]]
         lead.doubled = self._laid_out(lead, order, known, doubled=True)
         return lead.doubled
+
+    def _late(self, lead: _Lead) -> Plan:
+        """Lay out the plan of a request that did not draw an early hedge: it may start late."""
+        plan = lead.doubled or self._doubled(lead)
+        second, size = plan.steps[1], lead.known[0].sizes[self.size]
+        late_ns = delay_ns(size, LATE)
+        if lead.wait_s:
+            late_ns = int(late_ns * (1.0 + lead.wait_s / lead.known[0].ttfts_s[self.size]))
+        late_ns = max(late_ns, second.start_ns or 0)
+        steps = (plan.steps[0], replace(second, start_ns=late_ns), *plan.steps[2:])
+        lead.late = replace(plan, steps=steps, hedge_ns=late_ns)
+        return lead.late
 
     def _laid_out(
         self, lead: _Lead, order: list[str], known: list[Form], *, doubled: bool = False
@@ -424,10 +460,12 @@ class Ranking:
             lead.reserve_nano if doubled else 0.0,
             lead.own_nano,
             lead.premium if doubled else 0.0,
+            lead.extra_nano if doubled else 0.0,
             predicted_low_ns=int(predicted * low),
             predicted_high_ns=int(predicted * high),
             in_flight=first.in_flight,
             basis=basis,
+            again=None if hedge_ns is None else _Again(self, lead, order, known),
         )
 
     def _basis(self, lead: _Lead) -> Basis:
@@ -456,6 +494,26 @@ def _due(form: Form, size: int, now_ns: int) -> int | None:
     return due_ns if due_ns is None or not wait_s else due_ns + int(PATIENCE * wait_s * NS)
 
 
+class _Again:
+    """How the second target of a plan is hedged: asked only if the first one fails."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, ranking: Ranking, lead: _Lead, order: list[str], known: list[Form]) -> None:
+        self._given = (ranking, lead, order, known)
+
+    def __call__(self) -> StandInHedge | None:
+        ranking, lead, order, known = self._given
+        return ranking.stand_in(lead, order, known)
+
+    def __eq__(self, other: object) -> bool:
+        """Two plans that do the same are equal, whatever they were made of."""
+        return isinstance(other, _Again)
+
+    def __hash__(self) -> int:
+        return 0
+
+
 class _Lead:
     """The order behind one first target, what may start beside it, and the plans made of it."""
 
@@ -465,8 +523,10 @@ class _Lead:
         "basis",
         "chance",
         "doubled",
+        "extra_nano",
         "hedge_ns",
         "known",
+        "late",
         "looked",
         "order",
         "own_nano",
@@ -492,10 +552,11 @@ class _Lead:
         self.quantile: float | None = None  # of first tokens, at which a hedge starts
         self.looked = False  # for a second attempt
         self.role: Duplicate | None = None  # of what may start beside the first; None: nothing
-        self.reserve_nano = 0.0
+        self.reserve_nano = self.extra_nano = 0.0
         self.values: Sequence[float] = ()  # in the ranking's order
         self.ranked: Sequence[float] = ()  # in this order
         self.wait_s = 0.0  # of one more request at the first
         self.basis: Basis | None = None
         self.alone: Plan | None = None
         self.doubled: Plan | None = None
+        self.late: Plan | None = None

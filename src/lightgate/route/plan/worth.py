@@ -1,0 +1,68 @@
+"""What a second attempt is worth: the seconds that it saves, beside the money that it costs.
+
+While the first target is silent, its last first tokens that took longer than this say how long it
+will still be. Where the second target is expected to speak before that, it wins, and its answer
+costs what its own price says. Only first tokens count: which second target is a good one is a
+question of whole answers, and was asked before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from lightgate.route.form.size import SlowEnd
+
+CHECKS: Final = (1.0, 2.0, 4.0, 8.0)  # times the delay: when the question is asked
+
+
+class Saved(NamedTuple):
+    """What a second attempt is expected to do: seconds sooner, and how often it wins."""
+
+    first_s: float
+    wins: float
+
+
+class Stakes(NamedTuple):
+    """What a second is worth, and what a second attempt costs: all in nano-dollars.
+
+    `won` is for one that wins: what the first has cost, and what the second costs more than the
+    first would have; less than nothing where it is cheaper. `lost` is for one that does not.
+    """
+
+    second: float
+    won: float
+    lost: float
+
+
+def saved(late: SlowEnd, age_s: float, second_s: float) -> Saved:
+    """Return what a second attempt saves that starts when the first has been silent for `age_s`.
+
+    Where no first token took so long, it is taken to need as long again. `second_s` is when the
+    second one's first token comes.
+    """
+    seconds, sums = late
+    count = len(seconds) - bisect_right(seconds, age_s)
+    if not count:
+        sooner_s = age_s - second_s
+        return Saved(sooner_s, 1.0) if sooner_s > 0.0 else Saved(0.0, 0.0)
+    due_s = age_s + second_s
+    place = bisect_right(seconds, due_s)
+    wins = len(seconds) - place
+    return Saved((sums[place] - wins * due_s) / count, wins / count)
+
+
+def worth_after(late: SlowEnd, delay_s: float, second_s: float, stakes: Stakes) -> float | None:
+    """Return the silence after which a second attempt is worth its price; None: never.
+
+    Nothing is asked before `delay_s`, and then each time when twice as much time has passed.
+    """
+    for times in CHECKS:
+        age_s = times * delay_s
+        first_s, wins = saved(late, age_s, second_s)
+        if first_s > 0.0:
+            price = wins * stakes.won + (1.0 - wins) * stakes.lost
+            if first_s * stakes.second >= price:
+                return age_s
+    return None
