@@ -360,7 +360,6 @@ class Form:
             sigma = max(self.noise, NARROWEST)
             z = (least_log - belief) / sigma
             self.recent.saw(STILL * late, alone_s, self.noise)
-            self.sizes[size].add(STILL * late * alone_s)
             cut = min(CUT, sigma * beyond(z) - (least_log - belief))
             self._sample(self.sizes[size], now_ns, least_log + cut, more=CUT_CHANGED - cut)
 
