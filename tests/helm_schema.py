@@ -84,9 +84,10 @@ def schema() -> dict[str, Any]:
 
 
 def _plain(part: Any) -> Any:
-    """A schema without titles, which say nothing that the names do not."""
+    """A schema without titles and descriptions: helm shows neither, and words change often."""
     if isinstance(part, dict):
-        kept = {k: v for k, v in part.items() if k != "title" or not isinstance(v, str)}
+        said = {"title", "description"}
+        kept = {k: v for k, v in part.items() if k not in said or not isinstance(v, str)}
         return {name: _plain(value) for name, value in kept.items()}
     return [_plain(one) for one in part] if isinstance(part, list) else part
 
