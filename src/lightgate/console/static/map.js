@@ -200,7 +200,7 @@ function ownWords(told) {
   const machine = told.machine;
   const lines = machine.in_ledger
     ? [`${machine.name} served ${number(machine.tokens_per_s)} tok/s in its busiest 5 minutes, and was used to ${percent(machine.used)} % of that.`]
-    : ["No self-hosted provider is in this machine's place: it is thought up, and the requests are those that the APIs answered."];
+    : ["This machine is thought up: set what an hour of it costs and what it can serve. The requests are those that the APIs answered."];
   if (told.rows.some((/** @type {any} */ row) => row.other_model)) lines.push("* another model: its answers may be better or worse.");
   return lines.join(" ");
 }
@@ -220,7 +220,7 @@ function verdict(told) {
   const count = rival.machines === 1 ? "One machine" : `${whole(rival.machines)} machines`;
   const when = rival.cheaper_from === null ? "It would never be cheaper at this price and capacity." : `One is cheaper from ${number(rival.cheaper_from * 100)} % of its capacity on: ${mtokText(Number(rival.tokens_per_month) / 1e6)} tokens a month.`;
   byId("verdict").replaceChildren(
-    element("b", own < api ? "kind faster" : "kind", `${count}, $${money(own, 0)} a month: $${money(Math.abs(own - api), 0)} ${less} than ${rival.api}, the cheapest API ${same.length ? "with its model" : "here"}.`),
+    element("b", own < api ? "kind faster" : "kind", `${count}, $${money(own, 0)} a month: $${money(Math.abs(own - api), 0)} ${less} than ${rival.api}, the cheapest API ${machine.in_ledger && same.length ? "with its model" : "here"}.`),
     ` ${when} Filled to ${number(told.fill * 100)} %, 1,000 requests cost $${money(machine.per_1k, 3)} on it and $${money(rival.api_per_1k, 3)} there.`);
 }
 
@@ -275,7 +275,7 @@ async function drawBill() {
   /** @type {HTMLElement} */ (byId("bill-table").closest(".scroll")).hidden = fired === 0;
   tell("bill-state", fired
     ? `From ${told.since.slice(0, 16).replace("T", " ")} UTC on: ${whole(total.hedges)} hedges and ${whole(total.races)} races; a second attempt won ${whole(total.won)} times (${percent(total.won / fired)} %).`
-    : "No request of this period had a second attempt beside the first. A model hedges or races where its policy says so: hedge = true or policy = \"race\" in the configuration.");
+    : "No request of this period had a second attempt beside the first. A model of the configuration is hedged by hedge = \"auto\" where it has several targets, and raced by race = 2.");
   if (!fired) return;
   const card = (/** @type {string} */ title, /** @type {string} */ value, /** @type {string} */ unit) => element("div", "card", element("p", "soft", title), element("p", "big", value, element("span", "unit", value === NONE ? "" : unit)));
   byId("bill-cards").replaceChildren(
