@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.notes import T0, Called, attempt_note, marks, settled
 from lightgate.clock.outcome import Outcome
+from lightgate.console.work.run_note import BOOT, RunNote, write_note
 from lightgate.errors import PeerReset
 from lightgate.gateway.served.key_desk import KeyDesk
 from lightgate.ledger.audit import Author
@@ -46,13 +47,16 @@ CORPUS = (
 )  # fmt: skip
 
 
+RUN_ID = "console-20261116130000000"
+
+
 def id_of(number: int) -> str:
     """The id of the request with the text of this number."""
     return f"c{number:031x}"
 
 
 def fill(ledger: Ledger, data: Path, clock: Clock, wall_ns: int = T0) -> None:
-    """One request with each text in each field, and a key of that name."""
+    """One request with each text in each field, a key of that name, and a run of all of them."""
     journal = Journal(data / "journal", 0)
     desk = KeyDesk(ledger, data, clock)
     for number, text in enumerate(CORPUS):
@@ -77,6 +81,14 @@ def fill(ledger: Ledger, data: Path, clock: Clock, wall_ns: int = T0) -> None:
             )
         )  # fmt: skip
     journal.close()
+    failed_run = RunNote(
+        started="2026-11-16T12:00:00Z", targets=CORPUS, loads=("c=1", CORPUS[1]), total=20,
+        line=f"lightgate bench {CORPUS[0]}", boot=BOOT, exit_code=1,
+        said=CORPUS,
+    )  # fmt: skip
+    folder = data / "runs" / RUN_ID
+    folder.mkdir(parents=True)
+    write_note(folder, failed_run)
 
 
 def _tags(text: str) -> str:
