@@ -81,7 +81,7 @@ def conclude(
         picks=picks(found_cells, twins) if worded else (),
         break_even=break_even(run.targets, found_cells),
         answers=answers(run.targets, found_cells) if worded else (),
-        regions=regions(run.targets, measured, loads, slo),
+        regions=regions(run.targets, measured, loads, slo, counted),
         notes=tuple(dict.fromkeys(filter(None, (*run.notes, other_models(run.targets))))),
     )
 
@@ -91,8 +91,13 @@ def cells(
     measured: Measured,
     loads: Sequence[LoadFacts],
     slo: Slo | None,
+    *,
+    counted: frozenset[str] | None = None,
 ) -> tuple[CellSummary, ...]:
-    """Summarise every target at every load that it was measured at."""
+    """Summarise every target at every load that it was measured at.
+
+    `counted` are the attempts that count where this is known already: of a part of all.
+    """
     found = []
     for load in loads:
         for target in targets:
@@ -108,6 +113,7 @@ def cells(
                 slo=slo,
                 client_cpu=load.client_cpu,
                 machine_cpu=load.machine_cpu,
+                counted=counted,
             )
             found.append(summarise(attempts, measured.recordings, facts))
     return relate(found)
@@ -118,11 +124,12 @@ def regions(
     measured: Measured,
     loads: Sequence[LoadFacts],
     slo: Slo | None,
+    counted: frozenset[str],
 ) -> tuple[RegionCells, ...]:
     """Summarise the attempts of each region by themselves; nothing where there is only one.
 
     Every sample of every host is here, so the cells of all regions together are made of samples
-    too, never of figures of figures.
+    too, never of figures of figures. What counts in the whole cell counts in its regions.
     """
     names = {measured.recordings[attempt.id].region for attempt in measured.attempts}
     found = []
@@ -131,7 +138,9 @@ def regions(
         part = Measured(attempts=own, recordings=measured.recordings)
         if name:  # what this machine asked to warm up is of no region
             bare = [msgspec.structs.replace(load, dropped={}) for load in loads]
-            found.append(RegionCells(region=name, cells=cells(targets, part, bare, slo)))
+            found.append(
+                RegionCells(region=name, cells=cells(targets, part, bare, slo, counted=counted))
+            )
     return tuple(found)
 
 

@@ -60,6 +60,7 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     slo: Slo | None = None
     client_cpu: float | None = None  # share of its core that the client took
     machine_cpu: float | None = None  # share of all cores of its machine that anybody took
+    counted: frozenset[str] | None = None  # of a part of a cell: the whole cell says which count
 
 
 class _SortedCell(NamedTuple):
@@ -271,6 +272,8 @@ def _sort_out(
     steadily = inside(kept, windows, planned=facts.concurrency is None) if windows else kept
     ramp_kept = not extra and len(steadily) < RAMP_SHARE * len(kept)
     counted = kept if ramp_kept else steadily
+    if facts.counted is not None:
+        counted = [attempt for attempt in kept if attempt.id in facts.counted]
     return _SortedCell(
         facts=facts,
         everything=list(attempts),
