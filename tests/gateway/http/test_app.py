@@ -206,7 +206,7 @@ async def test_work_whose_client_left_before_it_began_is_put_away() -> None:
 
     work = answer()
     Gateway._tasks(SimpleNamespace(_state=state), None, reply, work)  # type: ignore[arg-type]
-    reply.on_lost()  # type: ignore[misc]
+    reply.on_lost()
     for _ in range(3):
         await asyncio.sleep(0)
     assert (begun, inspect.getcoroutinestate(work)) == ([], inspect.CORO_CLOSED)

@@ -103,7 +103,8 @@ export function emptyState(filtered, line, what) {
     clear.textContent = "Clear the filters";
     parts.push(element("p", "", `No ${what} matches these filters. `, clear, "."));
   } else {
-    parts.push(element("p", "", `No ${what} in this period. Send a request, and it appears here:`));
+    const how = line ? "Send a request, and it appears here:" : "No gateway runs on this folder.";
+    parts.push(element("p", "", `No ${what} in this period. ${how}`));
     if (line) {
       const copy = /** @type {HTMLButtonElement} */ (element("button", "", "Copy"));
       copy.type = "button";
