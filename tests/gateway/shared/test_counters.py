@@ -7,16 +7,18 @@ from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gateway.shared.conftest import Machine, empty
 from lightgate.clock.source import SYSTEM
 from lightgate.gateway.shared import counters as counters_module
+from lightgate.gateway.shared.counters import SharedCounters
 from lightgate.gateway.shared.scripts import EPOCH, MEMBERS
+from lightgate.gateway.spend.counter_file import CounterFileFailed
 from lightgate.ledger.store.keys import KeyTerms, new_key
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from gateway.shared.conftest import Machines
     from lightgate.ledger.store.keys import KeyRecord
@@ -148,6 +150,23 @@ async def test_an_answer_that_cannot_be_read_leaves_nobody_waiting(
     monkeypatch.setattr(counters_module, "SPEND", "return 'nonsense'")
     assert (await crowd([one], record, 3, nano_usd=CENT))[""] == 1
     assert "cannot be read" in one.store.problem
+
+
+async def test_a_machine_that_cannot_count_refuses_and_leaves_nobody_waiting(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = key(budget_usd=Decimal(1))
+    one = machines(1, record)[0]
+    await join([one])
+
+    def fail(*_: object) -> None:
+        raise CounterFileFailed("The counter file cannot grow: no space.")
+
+    monkeypatch.setattr(SharedCounters, "own_part", fail)
+    for _ in range(2):
+        with pytest.raises(CounterFileFailed):
+            await one.ask(record, CENT)
+        one.store.lost("cut off")
 
 
 async def test_a_request_whose_client_has_gone_holds_nothing(machines: Machines) -> None:

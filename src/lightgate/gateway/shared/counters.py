@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from lightgate.clock.source import SYSTEM
+from lightgate.errors import LightgateError
 from lightgate.gateway.shared.scripts import EPOCH, KEY, MEMBERS, SPEND
 from lightgate.gateway.shared.share import (
+    ADVANCE_PARTS,
     SECOND_NS,
     SILENT_NS,
     Alone,
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 
 LEASE_MS: Final = 30_000  # without a word of it, a worker counts as gone
 SILENCE_MS: Final = 2_000  # ... and from here on its share is kept back for it
-ADVANCE_PARTS: Final = 16  # a share is so many times what may be taken of it at once
 SETTLE_MS: Final = 2_000  # after the store has lost its data: all workers have told theirs again
 MOST_AT_ONCE: Final = 512  # requests in one question
 MOST_TOLD: Final = 128  # keys that are told about in one, beside those of its requests
@@ -233,6 +234,10 @@ class SharedCounters(SpendCounters):
                 for ask in waiting:
                     self._answer_alone(ask)
                 return
+            except LightgateError as error:  # this machine cannot count: its disk is full
+                for ask in taken:
+                    if not ask.future.done():
+                        ask.future.set_exception(error)
 
     async def _exchange(self, items: Mapping[str, _Item]) -> None:
         """Tell the store about keys, ask for their requests, and take in what it says."""
@@ -305,8 +310,12 @@ class SharedCounters(SpendCounters):
                 ask.future.set_result(self._take(ask.key, ask.wall_ns, ask.tokens, ask.nano_usd))
 
     def _answer_alone(self, ask: _Ask) -> None:
-        if not ask.future.done():
+        if ask.future.done():
+            return
+        try:
             ask.future.set_result(self._alone(ask.key, ask.wall_ns, ask.tokens, ask.nano_usd))
+        except LightgateError as error:
+            ask.future.set_exception(error)
 
     def _alone(self, key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int) -> Denied | None:
         """Admit a request within the share of this worker."""

@@ -15,6 +15,7 @@ SECOND_NS: Final = 1_000_000_000
 MINUTE: Final = 60
 RING: Final = 61
 CAUTION: Final = 2  # a key of which nothing was told yet gets half of an equal part
+ADVANCE_PARTS: Final = 16  # a share is so many times what may be taken of it at once
 SILENT_NS: Final = 2_500_000_000  # without an answer: the store keeps the share back by now
 LEAST_MEMBERS: Final = 2  # that are taken to be there, where there may be others
 
@@ -159,7 +160,7 @@ class KeyShare:
 
     def lacks(self, need: Needed, limits: KeyLimits, held_tokens: int, alone: Alone) -> str:
         """The limit that the share leaves no room in: "rpm", "tpm", "budget" or "" for none."""
-        told, now_ns, members = self._told, alone.now_ns, alone.members
+        told, now_ns = self._told, alone.now_ns
         recent = told is not None and now_ns - self._told_ns < MINUTE * SECOND_NS
         minute = Needed(0, self.minute.requests, self.minute.tokens + held_tokens)
         for at, name in ((1, "rpm"), (2, "tpm")):
@@ -169,8 +170,7 @@ class KeyShare:
             if told is not None and recent:
                 room, left, used = self._room(told, now_ns)[at], told.left[at], self._used[at]
             else:
-                part = limit // max(members, LEAST_MEMBERS) if alone.long else 0
-                room, left, used = part, limit, minute[at]
+                room, left, used = _unknown(limit, alone), limit, minute[at]
             if not _fits(need[at], room, left, used):
                 return name
         return "" if self._affords(need.nano_usd, limits, alone) else "budget"
@@ -181,7 +181,7 @@ class KeyShare:
             return True
         members = max(alone.members, LEAST_MEMBERS)
         if told is None:
-            part = budget // (CAUTION * members) if alone.long else 0
+            part = _unknown(budget, alone) // CAUTION
             return _fits(nano_usd, part, budget, self._used[0])
         if told.period != limits.period:  # a new period begins with all of the budget
             told = self._told = Told(
@@ -193,6 +193,12 @@ class KeyShare:
             self._used[0] = 0
         room = self._room(told, alone.now_ns).nano_usd
         return _fits(nano_usd, room, told.left.nano_usd, self._used[0])
+
+
+def _unknown(limit: int, alone: Alone) -> int:
+    """What may be taken of a limit of which the store has told nothing, or nothing of late."""
+    part = limit // max(alone.members, LEAST_MEMBERS)
+    return part if alone.long else part // ADVANCE_PARTS
 
 
 def _fits(need: int, room: int, left: int, used: int) -> bool:

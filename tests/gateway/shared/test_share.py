@@ -1,0 +1,95 @@
+"""What a worker takes without asking: advance, share, at least one, and a new period."""
+
+from __future__ import annotations
+
+from lightgate.gateway.shared.share import Alone, KeyLimits, KeyShare, Minute, Needed, Told
+
+SECOND = 1_000_000_000
+NONE = -1
+
+
+def told(left: int, share: int, advance: int, period: int = 4) -> Told:
+    return Told(Needed(left, left, left), Needed(share, share, share),
+                Needed(advance, advance, advance), period)  # fmt: skip
+
+
+def taken(
+    share: KeyShare, limits: KeyLimits, need: Needed, *, at_s: float, members: int = 4
+) -> int:
+    """How many requests are let in, one after the other, at an instant."""
+    count = 0
+    alone = Alone(int(at_s * SECOND), members, at_s > 2.5)
+    while count < 1000 and not share.lacks(need, limits, 0, alone):
+        share.took(need, int(at_s))
+        count += 1
+    return count
+
+
+def test_the_advance_comes_first_and_the_share_after_the_silence_was_noticed() -> None:
+    for limits in (KeyLimits(100, NONE, NONE, 4), KeyLimits(NONE, NONE, 100, 4)):
+        share = KeyShare()
+        share.told(told(80, 20, 5), (0, 0, 0), 0)
+        assert taken(share, limits, Needed(1, 1, 1), at_s=1) == 5
+        assert taken(share, limits, Needed(1, 1, 1), at_s=3) == 15
+        assert share.may_take(3 * SECOND) == (0, 0, 0)
+
+
+def test_one_request_as_long_as_something_is_left() -> None:
+    limits, share = KeyLimits(100, NONE, NONE, 4), KeyShare()
+    share.told(told(9, 2, 0), (0, 0, 0), 0)
+    assert taken(share, limits, Needed(5, 1, 0), at_s=1) == 1
+    share.settled(Needed(5, 1, 0), Needed(0, 1, 0), 1)  # it took nothing after all
+    assert taken(share, limits, Needed(5, 1, 0), at_s=1) == 1
+    share = KeyShare()
+    share.told(told(4, 1, 0), (0, 0, 0), 0)
+    assert taken(share, limits, Needed(5, 1, 0), at_s=1) == 0
+
+
+def test_what_was_used_before_the_question_is_known_to_the_store() -> None:
+    share = KeyShare()
+    for _ in range(3):
+        share.took(Needed(2, 1, 7), 0)
+    sent = share.used
+    share.took(Needed(2, 1, 7), 0)  # while the question is under way
+    share.told(told(100, 25, 10), sent, 0)
+    assert share.used == (2, 1, 7)
+    assert share.may_take(0) == (8, 9, 3)
+    share.forget()
+    assert (share.may_take(0), share.left_nano) == ((0, 0, 0), None)
+
+
+def test_a_minute_after_the_last_word_a_limit_is_divided_by_the_members() -> None:
+    share, limits = KeyShare(), KeyLimits(NONE, 40, NONE, 4)
+    share.told(told(4, 1, 0), (0, 0, 0), 0)
+    assert taken(share, limits, Needed(0, 1, 0), at_s=10) == 1
+    share.minute.turn(80)
+    assert taken(share, limits, Needed(0, 1, 0), at_s=80) == 10
+    assert share.lacks(Needed(0, 1, 0), limits, 0, Alone(80 * SECOND, 4, long=True)) == "rpm"
+    assert share.minute.wait_s() == 61
+
+
+def test_a_key_of_which_nothing_was_told_gets_a_small_part_at_first() -> None:
+    limits = KeyLimits(1280, NONE, NONE, 4)
+    assert taken(KeyShare(), limits, Needed(1, 1, 0), at_s=1) == 10
+    assert taken(KeyShare(), limits, Needed(1, 1, 0), at_s=3) == 160
+    assert taken(KeyShare(), KeyLimits(NONE, 4, NONE, 4), Needed(0, 1, 0), at_s=1) == 1
+
+
+def test_a_new_period_begins_with_the_whole_budget() -> None:
+    share = KeyShare()
+    share.told(told(0, 0, 0, period=4), (0, 0, 0), 0)
+    assert taken(share, KeyLimits(100, NONE, NONE, 4), Needed(1, 1, 0), at_s=3) == 0
+    assert taken(share, KeyLimits(100, NONE, NONE, 8), Needed(1, 1, 0), at_s=3) == 25
+
+
+def test_a_minute_forgets_what_is_older() -> None:
+    minute = Minute()
+    minute.add(100, 2, 30)
+    minute.add(130, 1, 5)
+    assert (minute.requests, minute.tokens) == (3, 35)
+    minute.turn(160)
+    assert (minute.requests, minute.tokens) == (3, 35)  # the running second and 60 before it
+    minute.turn(161)
+    assert (minute.requests, minute.tokens) == (1, 5)
+    minute.turn(1000)
+    assert (minute.requests, minute.tokens, minute.wait_s()) == (0, 0, 1)
