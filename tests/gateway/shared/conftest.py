@@ -56,6 +56,7 @@ class Machine:
     def __init__(self, url: str, name: str, data: Path, keys: tuple[KeyRecord, ...]) -> None:
         self._closed = False
         self.store = SharedStore(url, name, 0, SYSTEM.now_ns)
+        self.store.patience_s = 10.0  # the machine of the tests may be busy
         self.counters = SharedCounters.share(data / name, 0, keys, self.store)
         self.forms = Forms({})
         self.breakers = Breakers(Rules(), lambda: 0.5)

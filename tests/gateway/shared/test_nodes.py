@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from gateway.workers import Workers
+from lightgate.gateway.process.gauges import read_gauges
 from lightgate.gateway.process.sharing import FOLDER
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
 from lightgate.gateway.shared.live import FORM_S, IDLE_BEAT_S
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from redis_server import RedisServer
     from sim.conftest import Answer
 
+BEHIND = 503  # a worker that is late with its work takes no more
 SLOW, QUICK = "lab/plain!silence:0.2", "lab/plain"
 MODELS = f"""
 [models.kept]
@@ -72,6 +74,12 @@ class Nodes:
         assert answer.status == 200
         told: dict[str, str] = answer.json
         return told
+
+    async def late(self, node: int) -> bool:
+        """Whether a busy machine made a request wait for the store in vain; told in a second."""
+        await asyncio.sleep(1.5)
+        gauges = [each for _, each in read_gauges(self.machines[node].data)]
+        return any(each.store is not None and each.store.timeouts for each in gauges)
 
     async def until(self, node: int, state: str) -> None:
         async with asyncio.timeout(30):
@@ -131,7 +139,7 @@ async def _answers(nodes: Nodes, redis: RedisServer) -> None:
         while b":0" in redis.command("EXISTS", "{lightgate}:answers"):
             await asyncio.sleep(0.01)
     hit = await nodes.ask(1, "plain", "kept", **asked)
-    assert hit.headers["x-lightgate-cache"] == "hit"
+    assert hit.headers["x-lightgate-cache"] == "hit" or await nodes.late(1)
     assert (await nodes.ask(1, "other", "kept", **asked)).headers["x-lightgate-cache"] == "miss"
 
 
@@ -141,7 +149,7 @@ async def _budget_and_kill(nodes: Nodes, redis: RedisServer) -> None:
     assert one.status == 200
     asks = [nodes.ask(n % 2, "budget") for n in range(160)]
     said = Counter(answer.status for answer in await asyncio.gather(*asks))
-    assert set(said) == {200, 402}
+    assert {200, 402} <= set(said) <= {200, 402, BEHIND}
     spent = [
         settled.exchange.cost_nano or 0
         for machine in nodes.machines
@@ -154,7 +162,7 @@ async def _budget_and_kill(nodes: Nodes, redis: RedisServer) -> None:
     assert (await nodes.ask(1, "plain")).status == 200
     redis.command("CLIENT", "PAUSE", "400", "ALL")  # as good as frozen
     answers = await asyncio.gather(*(nodes.ask(1, "budget") for _ in range(10)))
-    assert {answer.status for answer in answers} <= {200, 402}
+    assert {answer.status for answer in answers} <= {200, 402, BEHIND}
     assert (await nodes.ask(1, "plain")).status == 200
     await nodes.until(1, "joined")
     usage = await _usage(nodes, 1)

@@ -13,7 +13,7 @@ import trustme
 from gateway.shared.test_counters import CENT, crowd, join, key
 from lightgate.clock.source import SYSTEM
 from lightgate.gateway.shared import store as store_module
-from lightgate.gateway.shared.store import NodeId, SharedStore, shown
+from lightgate.gateway.shared.store import PATIENCE_S, NodeId, SharedStore, shown
 from redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ async def test_a_frozen_server_delays_requests_by_one_time_out_and_then_not_at_a
     (one,) = machines(1, record, url=own_server.url)
     await join([one])
     assert await one.ask(record, CENT) == ""
+    one.store.patience_s = PATIENCE_S
     own_server.freeze()
     assert await crowd([one], record, 5, nano_usd=CENT) == {"": 5}  # all wait together
     assert one.store.timeouts == 1
@@ -81,6 +82,7 @@ async def test_a_frozen_server_delays_requests_by_one_time_out_and_then_not_at_a
     await asyncio.sleep(0)
     assert asked.done()  # in the first turn of the loop: it did not wait
     own_server.thaw()
+    one.store.patience_s = 10.0
     await join([one])
     assert not waits(one)  # it is told and heard, but for a minute no request waits for it
     assert await one.ask(record, CENT) == ""

@@ -94,6 +94,7 @@ class SharedStore:
         self.machine = machine
         self.member = f"{machine}:{worker}"
         self.now_ns = now_ns
+        self.patience_s = PATIENCE_S
         self.state: StoreState = "starting"
         self.problem = ""
         self.members = 1  # workers of all machines, when last told
@@ -195,13 +196,13 @@ class StoreLane:
         if link is not None:
             _close(link)
 
-    async def run(self, *command: Any, within_s: float = PATIENCE_S) -> Any:
+    async def run(self, *command: Any, within_s: float | None = None) -> Any:
         """Send a command and return the reply; StoreAway says why there is none."""
         link = self._link
         if link is None:
             raise StoreAway(f"There is no connection to {shown(self._store.url)}.")
         try:
-            return await _in_time(_asked(link, command), within_s)
+            return await _in_time(_asked(link, command), within_s or self._store.patience_s)
         except (OSError, TimeoutError, _errors()) as error:
             if type(error).__name__ == "NoScriptError":
                 raise
@@ -215,7 +216,7 @@ class StoreLane:
             raise
 
     async def script(
-        self, text: str, keys: list[str], *arguments: Any, within_s: float = PATIENCE_S
+        self, text: str, keys: list[str], *arguments: Any, within_s: float | None = None
     ) -> Any:
         """Run a script, which is sent as a whole where the server does not know it yet."""
         name = sha1(text.encode(), usedforsecurity=False).hexdigest()
