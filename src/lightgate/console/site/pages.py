@@ -28,7 +28,7 @@ class ConsolePage(NamedTuple):
     key: str
 
 
-_ROWS: Final = (
+PAGES: Final = (
     ConsolePage("/", "board", "Board", "How fast is each target?", "b"),
     ConsolePage("/time", "time", "Over time", "Was it always so fast?", "t"),
     ConsolePage("/map", "map", "Cost", "What does speed cost?", "c"),
@@ -40,8 +40,6 @@ _ROWS: Final = (
     ConsolePage("/keys", "keys", "Keys", "Who may send, and what did they spend?", "k"),
     ConsolePage("/health-view", "health", "Health", "Is the gateway well?", "h"),
 )
-# A row without its content is not a page yet: nothing in the navigation leads nowhere.
-PAGES: Final = tuple(row for row in _ROWS if (STATIC / f"{row.name}.html").is_file())
 FILES: Final = tuple(
     sorted(file.name for file in STATIC.iterdir() if file.name.rpartition(".")[2] in KINDS)
 )
