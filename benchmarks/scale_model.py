@@ -26,7 +26,7 @@ import ship
 from lightgate.clock.quantile import quantile
 from lightgate.clock.sketch import DDSketch
 from lightgate.gateway.shared.live import BEAT_S, FORM_S, MOST_HEARD
-from lightgate.gateway.shared.share import KeyLimits, KeyShare, Needed, Told
+from lightgate.gateway.shared.share import Alone, KeyLimits, KeyShare, Needed, Told
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.ship import LIMIT
 from lightgate.ledger.sqlite import FILE
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 DOLLAR = 1_000_000_000  # in nano-dollars
 PRICE = DOLLAR // 100  # of a request
 TARGETS = 40
+NOTICED_NS = 30 * 1_000_000_000  # into the silence: shares hold, not only advances
 
 
 class Spread(NamedTuple):
@@ -115,7 +116,9 @@ def spent_share(members: int, left: int, skew: float) -> Callable[[random.Random
     def measure(dice: random.Random) -> float:
         budget = left * PRICE
         limits = KeyLimits(budget, -1, -1, 0)
-        told = Told(Needed(budget, 0, 0), Needed(budget // members, 0, 0), 0)
+        part = Needed(budget // members, 0, 0)
+        told = Told(Needed(budget, 0, 0), part, part, 0)
+        alone = Alone(NOTICED_NS, members, long=True)  # the store has noticed the silence
         shares = []
         for _ in range(members):
             share = KeyShare()
@@ -124,7 +127,7 @@ def spent_share(members: int, left: int, skew: float) -> Callable[[random.Random
         weights = [1 / (number + 1) ** skew for number in range(members)]
         need, let_in = Needed(PRICE, 1, 0), 0
         for at in dice.choices(range(members), weights, k=2 * left):
-            if not shares[at].lacks(need, limits, 0, members, 0):
+            if not shares[at].lacks(need, limits, 0, alone):
                 shares[at].took(need, 0)
                 let_in += 1
         return let_in / left
