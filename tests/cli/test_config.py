@@ -153,6 +153,18 @@ def test_a_url_that_does_nothing_is_refused_and_its_password_not_repeated(
     assert not (tmp_path / "lightgate-data").exists()
 
 
+def test_a_password_in_an_address_is_not_explained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    url = "rediss://:hunter2secret@cache:6379"
+    (tmp_path / "lightgate.toml").write_text(f'[shared]\nurl = "{url}"\n')
+    for verb in (["config", "check"], ["config", "explain"], ["config", "explain", "--json"]):
+        assert main(verb) == 0
+        out, err = capsys.readouterr()
+        assert "hunter2secret" not in out + err
+    assert "cache:6379" in out
+
+
 @pytest.mark.parametrize(
     ("args", "env", "by"),
     [

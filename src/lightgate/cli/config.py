@@ -119,16 +119,22 @@ def _hold_cascades(config: Config, folder: Path, least: str) -> None:
 def explain(*, config_file: Path | None, as_json: bool) -> None:
     """Show every value in force and its source: a line of the file, the catalogue, or the default.
 
-    API keys are shown by the name of their variable, and whether it is set.
+    API keys are shown by the name of their variable, and whether it is set; a password in an
+    address is not shown.
     """
     from lightgate.cli.examine import Examiner, ExplainedRow
+    from lightgate.gateway.process.logs import Redactor, secrets_of
 
     use_env_file()
     path = find_config(config_file, env=os.environ, cwd=Path.cwd())
     text = read_text(path) if path is not None else ""
     name = str(path) if path is not None else "lightgate.toml"
     first = ExplainedRow("(the file)", None if path is None else name, _found_by(config_file, path))
-    rows = [first, *Examiner(parse_config(text, name=name), text, name, os.environ).rows()]
+    config = parse_config(text, name=name)
+    redactor = Redactor(secrets_of(config, os.environ))
+    found = Examiner(config, text, name, os.environ).rows()
+    shown = (row._replace(value=row.value and redactor.clean(row.value)) for row in found)
+    rows = [first, *shown]
     if as_json:
         emit_json([row._asdict() for row in rows])
         return

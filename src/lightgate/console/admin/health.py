@@ -244,6 +244,9 @@ def _problems(
     for target in targets:
         if target.breaker != "closed":
             yield f"The breaker of {target.target} is {target.breaker.replace('_', ' ')}."
+    away = {one.store.problem for one in sources.workers.now if one.store and one.store.problem}
+    for problem in sorted(away):
+        yield f"The state that machines share is away: {problem}"
     notice = sources.notice()
     if notice:
         yield notice
