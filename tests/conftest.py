@@ -11,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import own_time
+from lightgate.ledger.store.store import Ledger
+from postgres import PostgresServer
+from postgres import programs as postgres_programs
 
 # The same examples in every run: a failure is found again, and CI is not a lottery. No deadline,
 # and no stopwatch on the making of examples: a busy machine is not a defect.
@@ -46,7 +49,7 @@ LONG = (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from own_time import OwnTime
 
@@ -75,3 +78,57 @@ async def own(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OwnTime]:
     """No deadline depends on the machine: all that is waited for happens in this loop."""
     with own_time.kept(asyncio.get_running_loop(), monkeypatch) as own:
         yield own
+
+
+# Quicker than a new database: days are dropped, all other rows deleted.
+_EMPTY = """
+DO $$ DECLARE name text; BEGIN
+  FOR name IN SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' LOOP
+    EXECUTE format('DROP TABLE %I', name);
+  END LOOP;
+  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+      AND tablename NOT IN ('alembic_version', 'meta') LOOP
+    EXECUTE format('DELETE FROM %I', name);
+  END LOOP;
+END $$
+"""
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One real PostgreSQL for all tests of this process, with a database for each that asks."""
+    found = postgres_programs()
+    if found is None:
+        reason = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
+        if os.environ.get("LIGHTGATE_REQUIRE_ALL"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with PostgresServer(found) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated(postgres: PostgresServer) -> str:
+    """The name of a database with the tables of an empty ledger, to be copied."""
+    postgres.run("CREATE DATABASE ledger TEMPLATE template0")
+    Ledger.open(postgres.url("ledger")).close()
+    return "ledger"
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, migrated: str) -> str:
+    """The URL of an empty ledger in PostgreSQL; the same database for all, emptied for each."""
+    postgres.run(_EMPTY, migrated)
+    return postgres.url(migrated)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty ledger: a test that asks for it runs with both databases.
+
+    "sqlite" stands for the file in the data folder, which the test makes.
+    """
+    if request.param == "sqlite":
+        return "sqlite"
+    url: str = request.getfixturevalue("postgres_url")
+    return url

@@ -193,7 +193,9 @@ class GatewayTable(ConfigTable):
 class LedgerTable(ConfigTable):
     """The ledger that keeps the records; read by the gateway."""
 
-    url: LedgerUrl = Field(default="sqlite", description='"sqlite"; no other ledger works yet')
+    url: LedgerUrl = Field(
+        default="sqlite", description='"sqlite", "postgresql://…", or "env:NAME"'
+    )
     retention: Duration = Field(
         default=parse_duration("30d"), description="how long single requests are kept"
     )

@@ -157,8 +157,9 @@ def _name(value: str) -> str:
 
 
 def _ledger_url(value: str) -> str:
-    if value != "sqlite":
-        raise ValueError('the ledger is "sqlite"; a postgresql:// URL does not work yet')
+    """Check the kind of the URL; it may hold a password, so no message repeats it."""
+    if value != "sqlite" and not value.startswith(("postgresql://", "postgres://", "env:")):
+        raise ValueError('the ledger is "sqlite", "postgresql://…", or "env:NAME" of a variable')
     return value
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.errors import LightgateError, UsageError
+from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import BUSY_S, FILE
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 DATA: Final = "lightgate-data"  # the data folder where no configuration names one
 LEDGER_ENV: Final = "LIGHTGATE_LEDGER_URL"  # a URL may hold a password: never an argument
 _PLAIN_SQLITE: Final = "sqlite"  # the file in the data folder
+_ENV: Final = "env:"  # before the name of a variable
 
 
 class LedgerPlace(msgspec.Struct, frozen=True):
@@ -55,11 +56,27 @@ class LedgerPlace(msgspec.Struct, frozen=True):
         """Return the environment that `of_process` reads."""
         return {LEDGER_ENV: self.url}
 
-    def open(self, *, busy_s: float = BUSY_S) -> Ledger:
-        """Open the ledger; a new one is made, an older one brought up to date."""
+    @property
+    def served(self) -> bool:
+        """Return whether a database server has this ledger: one that may be away."""
+        return self.url != _PLAIN_SQLITE
+
+    def open(self, *, busy_s: float = BUSY_S, patience_s: float | None = None) -> Ledger:
+        """Open the ledger; a new one is made, an older one brought up to date.
+
+        `patience_s` is how long one statement of a server may take.
+        """
         from lightgate.ledger.store.store import Ledger
 
-        return Ledger.open(self.url, self.data, busy_s=busy_s)
+        return Ledger.open(self.url, self.data, busy_s=busy_s, patience_s=patience_s)
+
+    def later(self, *, patience_s: float | None = None) -> Ledger:
+        """Give a ledger that is opened when it is used, where a server has it; else open it."""
+        from lightgate.ledger.store.store import Ledger
+
+        if not self.served:
+            return self.open()
+        return Ledger.later(self.url, self.data, patience_s=patience_s)
 
     def open_existing(self) -> Ledger:
         """Open a ledger that a verb is to read; UsageError where there is none."""
@@ -101,7 +118,18 @@ def locate(config: Config | None, data: Path | None = None) -> LedgerPlace:
     """
     if config is None:
         return LedgerPlace(_PLAIN_SQLITE, data or Path(DATA))
-    return LedgerPlace(config.ledger.url, data or Path(config.gateway.data))
+    return LedgerPlace(_meant(config.ledger.url), data or Path(config.gateway.data))
+
+
+def _meant(url: str) -> str:
+    """The URL that a configuration names: itself, or the value of its variable."""
+    if not url.startswith(_ENV):
+        return url
+    name = url.removeprefix(_ENV)
+    found = os.environ.get(name, "").strip()
+    if not found:
+        raise ConfigError(f"[ledger] url names the variable {name}, which is not set.")
+    return found
 
 
 if __name__ == "__main__":

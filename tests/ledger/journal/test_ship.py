@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open("sqlite", tmp_path, busy_s=0.05) as opened:
+def ledger(tmp_path: Path, ledger_url: str) -> Iterator[Ledger]:
+    with Ledger.open(ledger_url, tmp_path, busy_s=0.05) as opened:
         yield opened
 
 
@@ -190,17 +189,14 @@ def test_a_newer_journal_is_left_alone(shipper: Shipper, tmp_path: Path) -> None
 
 
 def test_a_locked_ledger_leaves_the_journal(
-    ledger: Ledger, shipper: Shipper, tmp_path: Path
+    ledger: Ledger, shipper: Shipper, tmp_path: Path, ledger_url: str
 ) -> None:
     journal = journal_of(tmp_path, settled("x-1"))
     data = journal.path.read_bytes()
-    other = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    assert shipper.drain() == Shipped(busy=True)
-    assert journal.path.read_bytes() == data
-    assert everything(ledger)["exchanges"] == []  # a reader never waits
-    other.execute("ROLLBACK")
-    other.close()
+    with Ledger.open(ledger_url, tmp_path) as other, other.writing():
+        assert shipper.drain() == Shipped(busy=True)
+        assert journal.path.read_bytes() == data
+        assert everything(ledger)["exchanges"] == []  # a reader never waits
     assert shipper.drain() == Shipped(records=2, exchanges=1, attempts=1)
     journal.close()
 

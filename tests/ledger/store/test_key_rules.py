@@ -33,8 +33,8 @@ NOW = 1_700_000_000 * S
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open("sqlite", tmp_path) as opened:
+def ledger(tmp_path: Path, ledger_url: str) -> Iterator[Ledger]:
+    with Ledger.open(ledger_url, tmp_path) as opened:
         yield opened
 
 

@@ -50,8 +50,8 @@ def made(**terms: Any) -> KeyRecord:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(tmp_path / "ledger.sqlite") as opened:
+def ledger(tmp_path: Path, ledger_url: str) -> Iterator[Ledger]:
+    with Ledger.open(ledger_url, tmp_path) as opened:
         yield opened
 
 

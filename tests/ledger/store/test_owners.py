@@ -31,8 +31,8 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open("sqlite", tmp_path) as opened:
+def ledger(tmp_path: Path, ledger_url: str) -> Iterator[Ledger]:
+    with Ledger.open(ledger_url, tmp_path) as opened:
         yield opened
 
 

@@ -41,8 +41,8 @@ NOW = datetime.fromtimestamp(T0 / S, UTC) + timedelta(hours=30)
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open("sqlite", tmp_path) as opened:
+def ledger(tmp_path: Path, ledger_url: str) -> Iterator[Ledger]:
+    with Ledger.open(ledger_url, tmp_path) as opened:
         yield opened
 
 
@@ -249,7 +249,11 @@ def test_rows_that_are_gone_leave_their_sums(ledger: Ledger, tmp_path: Path) -> 
     rough = speed_rows(ledger, timedelta(hours=30), "model", NOW, raw_rows=10)
     spent = spend_per_key(ledger)
     now_ns = T0 + 30 * DAY_S * S + 15 * 3600 * S
-    old = [note for note in notes if note.exchange.wall_ns < T0 + 15 * 3600 * S]
+    limit_ns = T0 + 15 * 3600 * S
+    if ledger.postgres is not None:  # which keeps the rest of the day
+        limit_ns -= limit_ns % (DAY_S * S)
+    old = [note for note in notes if note.exchange.wall_ns < limit_ns]
+    assert old
     pruned = prune(ledger, now=lambda: now_ns)
     assert pruned == Pruned(exchanges=len(old), attempts=len(old))
     assert len(recent(ledger, 1000)) == len(notes) - len(old)
@@ -281,7 +285,9 @@ def test_retention_goes_in_bounded_steps(ledger: Ledger, tmp_path: Path) -> None
     rules = Keep(raw_days=1, fine_days=2, rollup_days=3)
     late = T0 + 20 * DAY_S * S
     first = prune(ledger, rules, now=lambda: late, limit=20)
-    assert (first.exchanges, first.attempts, first.more) == (20, 20, True)
+    assert first.more
+    if ledger.postgres is None:  # which drops days as a whole
+        assert (first.exchanges, first.attempts) == (20, 20)
     while prune(ledger, rules, now=lambda: late, limit=20).more:
         pass
     with ledger.reading() as connection:

@@ -29,8 +29,8 @@ NOW = datetime.fromtimestamp(T0 / S, UTC) + timedelta(hours=30)
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open("sqlite", tmp_path) as opened:
+def ledger(tmp_path: Path, ledger_url: str) -> Iterator[Ledger]:
+    with Ledger.open(ledger_url, tmp_path) as opened:
         yield opened
 
 

@@ -25,7 +25,8 @@ from lightgate.ledger.sqlite import FILE, use_wal
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.exchange import ExchangeRecord
 from lightgate.ledger.store.rollup import DAY_S, Rollup
-from lightgate.ledger.store.store import Ledger, LedgerBusy, LedgerConflict, LedgerFailed
+from lightgate.ledger.failed import LedgerBusy, LedgerConflict, LedgerFailed
+from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -180,8 +180,11 @@ def secrets_of(
         for table in config.providers.values():
             said = (table.api_key or "", *table.headers.values(), *table.query.values())
             names |= {text.removeprefix(ENV) for text in said if text.startswith(ENV)}
-        urls = [config.ledger.url, shared_url(config, env)]
-    urls.append(env.get(SHARED_ENV, ""))
+        ledger = config.ledger.url
+        if ledger.startswith(ENV):
+            ledger = env.get(ledger.removeprefix(ENV), "")
+        urls = [ledger, shared_url(config, env)]
+    urls += [env.get(SHARED_ENV, ""), env.get(LEDGER_ENV, "")]
     values = {env[name].strip() for name in names if env.get(name, "").strip()}
     return frozenset(values | {word for url in urls if (word := _password(url))})
 

@@ -21,9 +21,13 @@ from lightgate.clock.tokens import Tokens, TokensSource
 from lightgate.ledger.store.exchange import ExchangeRecord, dollars
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lightgate.errors import AttemptError
 
 VERSION: Final = 1  # of the notes; a reader refuses a journal of a newer one
+MANY: Final = 16  # stamps from which on a library is quicker than a loop
+_STAMP: Final = 8  # bytes
 _ERROR_CHARS: Final = 500  # of a provider's own words; the rest says nothing more
 
 
@@ -160,14 +164,19 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             called.provider_request_id,
         )
 
-    def row(self) -> tuple[Any, ...]:
+    def row(self, longest: Callable[[bytes], int] | None = None) -> tuple[Any, ...]:
         """The values of ATTEMPT_COLUMNS: what was noted, and what follows from many stamps.
 
+        `longest` finds the longest gap between many stamps quicker than plain Python does.
         Raises ValueError where the bursts are no whole numbers.
         """
         raw, facts = astuple(self), astuple(self.facts)
-        stamps = array("q", self.bursts)
-        count = len(stamps)
+        stall_ns, count = None, len(self.bursts) // _STAMP
+        if longest is not None and count >= MANY:
+            stall_ns = longest(self.bursts)
+        else:
+            stamps = array("q", self.bursts)
+            stall_ns = max(map(sub, stamps[1:], stamps)) if count > 1 else None
         return (
             *facts[:8],
             *facts[9:],
@@ -184,7 +193,7 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             | _END_FLAGS[raw[35]],
             count,
             raw[33],
-            max(map(sub, stamps[1:], stamps)) if count > 1 else None,
+            stall_ns,
             *raw[28:30],
             raw[36],
             facts[8],

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 import sqlalchemy as sa
 from msgspec.structs import asdict
 
+from lightgate.ledger.failed import LedgerBusy, LedgerConflict
 from lightgate.ledger.journal.journal import Frames, alive, journals, life_of
+from lightgate.ledger.journal.node import node_of
 from lightgate.ledger.journal.notes import (
     VERSION,
     Announced,
@@ -30,7 +33,6 @@ from lightgate.ledger.journal.notes import (
 )
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.rollup import Rollup
-from lightgate.ledger.store.store import LedgerBusy, LedgerConflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,12 +42,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 LIMIT: Final = 2000  # notes in one transaction: more would only take more memory
+SERVER_LIMIT: Final = 8000  # the same for a server, which is asked some 40 times in each
 ORPHANED: Final = "The gateway stopped before the answer was settled."
 ESTIMATED: Final = "estimated"
 _IDS_AT_ONCE: Final = 500  # in one IN (…)
 
 # Made once: how to cache a statement that SQLAlchemy has not seen costs more than running it.
-_PLACES: Final = schema.shipped.select()
+_PLACES: Final = sa.select(
+    schema.shipped.c.journal, schema.shipped.c.offset, schema.shipped.c.finished
+).where(schema.shipped.c.node.in_(sa.bindparam("nodes", expanding=True)))
 _PLACE: Final = (
     sa.select(schema.shipped.c.offset, schema.shipped.c.finished)
     .where(schema.shipped.c.journal == sa.bindparam("name"))
@@ -133,12 +138,14 @@ class Shipper:
     ) -> None:
         self._ledger = ledger
         self._folder = folder
+        self._node = node_of(folder.parent)  # places of other nodes are theirs to forget
         self._taken = taken
         self._offsets: dict[str, int] = {}  # by file: how far it has been read
         self._warned: set[Path] = set()
 
-    def ship(self, limit: int = LIMIT) -> Shipped:
+    def ship(self, limit: int | None = None) -> Shipped:
         """Make one pass: at most `limit` notes of every file."""
+        limit = limit or at_once(self._ledger)
         total = Shipped()
         try:
             places = self._places()
@@ -149,7 +156,7 @@ class Shipper:
             return total + Shipped(busy=True)
         return total
 
-    def drain(self, limit: int = LIMIT) -> Shipped:
+    def drain(self, limit: int | None = None) -> Shipped:
         """Make passes until nothing is waiting, or the ledger is held by somebody else."""
         total = self.ship(limit)
         again = total.more and not total.busy
@@ -217,8 +224,13 @@ class Shipper:
         return written + Shipped(damaged=int(damaged), removed=int(done), more=more)
 
     def _write(self, batch: _Batch, file: _File, place: _Place, *, careful: bool) -> Shipped:
-        """Write a batch and the new place in its journal, both or neither."""
-        with self._ledger.writing() as connection:
+        """Write a batch and the new place in its journal, both or neither.
+
+        A crash of the database may take back a batch whose journal is still there.
+        """
+        with self._ledger.appending() as connection:
+            if not place.finished:
+                self._ledger.hurry(connection)
             self._move(connection, file, place)
             return batch.write(self._ledger, connection, careful=careful)
 
@@ -228,7 +240,8 @@ class Shipper:
         if (now is None) if file.known else (now is not None):
             raise _Raced
         if now is None:
-            connection.execute(_NEW_PLACE, {"journal": file.path.name, **asdict(place)})
+            row = {"journal": file.path.name, "node": self._node, **asdict(place)}
+            connection.execute(_NEW_PLACE, row)
             return
         if (now.offset, now.finished) != (file.offset, False):
             raise _Raced
@@ -249,7 +262,7 @@ class Shipper:
 
     def _places(self) -> dict[str, tuple[int, bool]]:
         with self._ledger.reading() as connection:
-            rows = connection.execute(_PLACES).all()
+            rows = connection.execute(_PLACES, {"nodes": ["", self._node]}).all()
         self._offsets = {name: offset for name, offset, _ in rows}
         return {name: (offset, finished) for name, offset, finished in rows}
 
@@ -322,7 +335,7 @@ class _Batch:
                 duplicates += 1
                 continue
             try:
-                rows = [attempt.row() for attempt in note.attempts]
+                rows = [attempt.row(_longest_gap) for attempt in note.attempts]
             except ValueError as error:
                 logger.warning("The exchange %s cannot be kept: %s", made, error)
                 refused += 1
@@ -337,6 +350,7 @@ class _Batch:
         ledger.insert(connection, schema.attempt_notes, attempts)
         self._reserve(ledger, connection, known)
         orphans = self._settle_orphans(ledger, connection, rollup) if self._settles else 0
+        ledger.lock(connection)  # as late as can be: other nodes add to the same sums
         rollup.write(ledger, connection)
         return Shipped(
             records=self._notes, exchanges=len(exchanges), attempts=len(attempts),
@@ -377,6 +391,11 @@ class _Batch:
         return len(orphans)
 
 
+def at_once(ledger: Ledger) -> int:
+    """How many notes are shipped in one transaction."""
+    return LIMIT if ledger.postgres is None else SERVER_LIMIT
+
+
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Keep the garbage collector from walking over thousands of rows that live for one batch."""
@@ -387,6 +406,12 @@ def _uncollected() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
+
+
+def _longest_gap(stamps: bytes) -> int:
+    """Find the longest time between two of many stamps."""
+    instants = np.frombuffer(stamps, np.int64)
+    return int((instants[1:] - instants[:-1]).max())
 
 
 def _is_newer(note: Note) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from lightgate.ledger.store.schema import cache
+from lightgate.ledger.store.schema import cache, whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ def prune_answers(ledger: Ledger, now_ns: int, most_bytes: int) -> int:
     """Delete what has expired, then the oldest until the rest fits; how many went."""
     gone = _delete(ledger, cache.c.expires_ns <= now_ns)
     with ledger.reading() as connection:
-        total = connection.execute(sa.select(sa.func.sum(cache.c.size))).scalar() or 0
+        total = connection.execute(sa.select(whole_sum(cache.c.size))).scalar() or 0
         if total <= most_bytes:
             return gone
         last = _last_kept(connection, int(most_bytes * _LOW))

@@ -16,7 +16,7 @@ import msgspec
 import sqlalchemy as sa
 
 from lightgate.ledger.store.rollup import FINE_S, HOUR_S
-from lightgate.ledger.store.schema import attempt_notes, hourly_prices, rollups
+from lightgate.ledger.store.schema import attempt_notes, hourly_prices, rollups, whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -183,8 +183,8 @@ def _asked(connection: sa.Connection, start: int, stop: int) -> dict[str, list[A
         sa.select(
             table.provider,
             table.bucket_s,
-            sa.func.sum(table.attempts).label("attempts"),
-            sa.func.sum(table.tokens_out).label("tokens_out"),
+            whole_sum(table.attempts).label("attempts"),
+            whole_sum(table.tokens_out).label("tokens_out"),
         )
         .where(
             table.width_s == FINE_S,

@@ -16,7 +16,7 @@ from lightgate.clock.quantile import interval, quantile, quantiles
 from lightgate.ledger.store.exchange import NANO
 from lightgate.ledger.store.queries import By, SpeedRow, measured, speed_rows
 from lightgate.ledger.store.rollup import FINE_S
-from lightgate.ledger.store.schema import attempts, exchange_notes, keys
+from lightgate.ledger.store.schema import attempts, exchange_notes, keys, whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -165,7 +165,7 @@ def _unsettled(owner: sa.Label[Any], start: int, stop: int) -> sa.Select[Any]:
     """Sums of what was reserved for exchanges that were never settled."""
     table = exchange_notes.c
     return (
-        sa.select(owner, sa.func.sum(table.cost_nano).label("cost_nano"))
+        sa.select(owner, whole_sum(table.cost_nano).label("cost_nano"))
         .where(table.wall_ns >= start, table.wall_ns < stop)
         .where(table.attempts == 0, table.cost_nano > 0)
         .group_by(owner)

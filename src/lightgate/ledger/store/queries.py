@@ -26,6 +26,7 @@ from lightgate.ledger.store.schema import (
     key_rollups,
     reservations,
     rollups,
+    whole_sum,
 )
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def counts(ledger: Ledger, since: datetime | None = None) -> list[TargetCounts]:
     """Return the sums of every target since the hour of a time, or since the sums begin."""
     columns = ("attempts", *OUTCOMES, "tokens_in", "tokens_out")
     table = rollups.c
-    sums = [sa.func.sum(table[name]).label(name) for name in columns]
+    sums = [whole_sum(table[name]).label(name) for name in columns]
     names = (table.target, table.provider, table.model)
     start = 0 if since is None else int(since.timestamp()) // HOUR_S * HOUR_S
     here = sa.and_(table.width_s == HOUR_S, table.bucket_s >= start)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 BATCH: Final = 2000  # rows in one transaction: others wait for it
+FEW_DAYS: Final = 3  # a day more is a third more
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -56,8 +57,8 @@ def prune(
         (rollups, DAY_S, rules.rollup_days),
         (key_rollups, FINE_S, rules.fine_days),
     )
-    tries = _delete(ledger, attempt_notes, attempt_notes.c.wall_ns < oldest, limit)
-    asked = _delete(ledger, exchange_notes, exchange_notes.c.wall_ns < oldest, limit)
+    tries = _delete_raw(ledger, attempt_notes, oldest, rules, limit)
+    asked = _delete_raw(ledger, exchange_notes, oldest, rules, limit)
     summed = [
         _delete(
             ledger,
@@ -82,6 +83,18 @@ def old_ns(now_ns: int, days: float) -> int:
 
 def _ago(now_ns: int, days: float) -> int:
     return now_ns // _NS_PER_S - int(days * DAY_S)
+
+
+def _delete_raw(ledger: Ledger, table: sa.Table, oldest: int, rules: Keep, limit: int) -> int:
+    """Delete rows of single requests: whole days where they are kept apart, else row by row.
+
+    A day goes when all of it is too old. Where so little is kept that a day more would be much,
+    rows are deleted as well.
+    """
+    dropped = ledger.drop_days(table, oldest)
+    if dropped is not None and rules.raw_days >= FEW_DAYS:
+        return dropped
+    return (dropped or 0) + _delete(ledger, table, table.c.wall_ns < oldest, limit)
 
 
 def _delete(ledger: Ledger, table: sa.Table, where: sa.ColumnElement[bool], limit: int) -> int:

@@ -21,6 +21,7 @@ from lightgate.ledger.store.exchange import ExchangeRecord
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
+_NANO: Final = Decimal("0.000000001")
 METRICS: Final = ("ttft_ms", "ttfa_ms", "speed_tps", "speed_total_tps", "e2e_ms", "overhead_ms")
 OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 _FLAGS: Final = frozenset({"won", "streamed", "hidden_reasoning", "void", "resent", "may_race"})
@@ -53,9 +54,17 @@ class Money(sa.types.TypeDecorator[Decimal]):
         return money_text(value) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
-        """Take one from it."""
+        """Take one from it: NUMERIC comes with all its decimals, of which nano-dollars need 9."""
         del dialect
-        return value if value is None or isinstance(value, Decimal) else Decimal(value)
+        if value is None or not isinstance(value, Decimal):
+            return None if value is None else Decimal(value)
+        plain = value.quantize(_NANO)
+        return plain if plain == value else value
+
+
+def whole_sum(column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+    """The sum of whole numbers as a whole number; PostgreSQL's own is a decimal."""
+    return sa.cast(sa.func.sum(column), sa.BigInteger)
 
 
 def money_text(value: Decimal | None) -> str | None:
@@ -117,6 +126,7 @@ exchange_notes: Final = sa.Table(
         "exchange_notes_by_request",
         "request_id",
         sqlite_where=sa.text("request_id <> id"),
+        postgresql_where=sa.text("request_id <> id"),
     ),
     sa.Index("exchange_notes_by_time", "wall_ns"),
     _failed("exchange_notes_failed", EXCHANGE_FAILED, "wall_ns"),
@@ -213,6 +223,8 @@ shipped: Final = sa.Table(
     sa.Column("journal", sa.Text, primary_key=True),
     sa.Column("offset", sa.BigInteger, nullable=False),
     sa.Column("finished", sa.Boolean, nullable=False),
+    # Whose journal it is: the id of a folder of journals, "" in rows of before there were ids.
+    sa.Column("node", sa.Text, nullable=False, server_default=""),
 )
 
 # What was announced in a journal and has not been settled yet.

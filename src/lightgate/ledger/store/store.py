@@ -1,78 +1,82 @@
-"""The ledger, open: one database with one writer at a time, brought up to date when it is opened.
+"""The ledger, open: one database, brought up to date when it is opened.
 
-All that is SQLite's own is in this module and in `ledger.sqlite`.
+What is SQLite's or PostgreSQL's own is in `ledger.database`.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import sqlalchemy as sa
 
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import SYSTEM
-from lightgate.errors import ConfigError, LightgateError
+from lightgate.errors import ConfigError
+from lightgate.ledger.database.lite import LiteDatabase
+from lightgate.ledger.database.place import PLAIN_SQLITE, POSTGRES, database_url
+from lightgate.ledger.failed import LedgerConflict
 from lightgate.ledger.migrations import HEAD
-from lightgate.ledger.sqlite import BUSY_S, FILE, is_busy, use_wal
+from lightgate.ledger.sqlite import BUSY_S
 from lightgate.ledger.store.file_watch import FileWatch
-from lightgate.ledger.store.schema import Money, meta, money_text
+from lightgate.ledger.store.schema import meta
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
     from types import TracebackType
 
+    from lightgate.ledger.database.postgres import PostgresDatabase
+
 CREATED: Final = "created"  # in `meta`: when this ledger began, RFC 3339
-_WRITES: Final = "lightgate_writes"  # execution option of a connection that will write
-_PLAIN_SQLITE: Final = "sqlite"
-
-
-class LedgerFailed(LightgateError):  # noqa: N818 - names the event
-    """The ledger could not be read or written; what was in it stays."""
-
-    label = "ledger"
-
-
-class LedgerBusy(LedgerFailed):
-    """Another process held the ledger for longer than we wait; later it will do."""
-
-
-class LedgerConflict(LedgerFailed):
-    """A row with this key is there already; nothing of the transaction was kept."""
 
 
 class Ledger:
-    """The database, open; use it as a context manager."""
+    """The database, open; use it as a context manager.
 
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
-        self._watch: FileWatch | None = None
-        if engine.dialect.name == "sqlite" and engine.url.database:
-            self._watch = FileWatch(Path(engine.url.database))
+    `postgres` is the PostgreSQL that the ledger is in, None where it is a SQLite file.
+    """
+
+    def __init__(self, database: LiteDatabase | PostgresDatabase) -> None:
+        self._database = database
+        self._engine = database.engine
+        self._current = False  # whether the tables are known to be up to date
+        self._watch = None if database.path is None else FileWatch(database.path)
+        self.postgres = None if isinstance(database, LiteDatabase) else database
 
     @classmethod
     def open(
         cls,
-        url: str | Path = _PLAIN_SQLITE,
+        url: str | Path = PLAIN_SQLITE,
         data_folder: Path | None = None,
         *,
         busy_s: float = BUSY_S,
+        patience_s: float | None = None,
     ) -> Self:
         """Open the ledger and bring its tables up to date.
 
         `url` is a database URL, the path of a SQLite file, or "sqlite": the one in `data_folder`.
+        `patience_s` is how long one statement of a server may take.
         """
-        ledger = cls(_engine(_url(url, data_folder), busy_s))
+        ledger = cls.later(url, data_folder, busy_s=busy_s, patience_s=patience_s)
         try:
-            ledger._upgrade()
+            ledger.bring_up_to_date()
         except BaseException:
             ledger.close()
             raise
-        if ledger._watch is not None:
-            ledger._watch.note()
         return ledger
+
+    @classmethod
+    def later(
+        cls,
+        url: str | Path = PLAIN_SQLITE,
+        data_folder: Path | None = None,
+        *,
+        busy_s: float = BUSY_S,
+        patience_s: float | None = None,
+    ) -> Self:
+        """Make a ledger that is opened when it is first used: its server may be away now."""
+        return cls(_database(database_url(url, data_folder), busy_s, patience_s))
 
     def __enter__(self) -> Self:
         return self
@@ -101,78 +105,92 @@ class Ledger:
 
     def reopen(self) -> None:
         """Use the file that is there now, made where there is none."""
-        self._upgrade()
-        if self._watch is not None:
-            self._watch.note()
+        self._current = False
+        self.bring_up_to_date()
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """One consistent view of the ledger."""
-        try:
-            with self._engine.connect() as connection, connection.begin():
-                yield connection
-        except sa.exc.SQLAlchemyError as error:
-            raise _failed(error, "read") from None
+        self.bring_up_to_date()
+        with self._reading() as connection:
+            yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """One transaction that has the write lock from its start, so it never has to be redone."""
-        try:
-            with self._engine.connect() as connection:
-                marked = connection.execution_options(**{_WRITES: True})
-                with marked.begin():
-                    yield marked
-        except sa.exc.SQLAlchemyError as error:
-            raise _failed(error, "written") from None
+        with self.appending() as connection:
+            self.lock(connection)
+            yield connection
+
+    @contextmanager
+    def appending(self) -> Iterator[sa.Connection]:
+        """One transaction that adds rows of its own beside those of others.
+
+        Call `lock` before anything is changed that others change too.
+        """
+        self.bring_up_to_date()
+        with self._writing() as connection:
+            yield connection
+
+    def lock(self, connection: sa.Connection) -> None:
+        """Wait until no other process changes sums, keys or tables; until the transaction ends."""
+        self._database.lock(connection)
+
+    def hurry(self, connection: sa.Connection) -> None:
+        """Let the commit of this transaction return early: a crash may take it back, whole."""
+        self._database.hurry(connection)
 
     def insert(
         self, connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[Any, ...]]
     ) -> None:
-        """Insert rows that have a value for every column, in the table's order.
+        """Insert rows that have a value for every column, in the table's order."""
+        self._database.insert(connection, table, rows)
 
-        Rows go straight to the driver, without the nulls at their ends: sqlite3 takes eight times
-        as long for a null as for a number.
+    def drop_days(self, table: sa.Table, before_ns: int) -> int | None:
+        """Drop the days of a table that ended before an instant; how many rows they had.
+
+        None where the table has no days of its own: its rows are deleted then.
         """
-        columns = tuple(table.columns)
-        money = [at for at, column in enumerate(columns) if isinstance(column.type, Money)]
-        by_size: dict[int, list[tuple[Any, ...]]] = {}
-        for row in rows:
-            size = len(row)
-            while row[size - 1] is None:
-                size -= 1
-            by_size.setdefault(size, []).append(row[:size])
-        for size, some in by_size.items():
-            names = [column.name for column in columns[:size]]
-            if not self._engine.dialect.positional:
-                named = [dict(zip(names, row, strict=True)) for row in some]
-                connection.execute(table.insert(), named)
-                continue
-            quoted = ", ".join(f'"{name}"' for name in names)
-            connection.exec_driver_sql(
-                f"INSERT INTO {table.name} ({quoted}) VALUES ({', '.join('?' * size)})",  # noqa: S608 - own names
-                [_with_text(row, money) for row in some] if money else some,
-            )
+        if self.postgres is None:
+            return None
+        self.bring_up_to_date()
+        try:
+            return self.postgres.partitions.drop(table.name, before_ns)
+        except self._database.errors as error:
+            raise self._failed(error, "written") from None
 
-    def _upgrade(self) -> None:
+    def bring_up_to_date(self) -> None:
         """Run the migrations that are missing; two openers do it one after the other."""
-        revision = self._revision()
-        if revision == HEAD:
+        if self._current:
             return
+        revision = self._revision()
         if revision is not None and revision > HEAD:
             raise ConfigError(
                 f"The ledger was written by a newer Lightgate (its tables are at {revision}).",
                 hint="Upgrade, or name another data folder.",
             )
+        if revision != HEAD:
+            self._upgrade(revision)
+        self._current = True
+        if self._watch is not None:
+            self._watch.note()
+
+    def _upgrade(self, revision: str | None) -> None:
         from alembic import command
         from alembic.config import Config
 
         config = Config()
         config.set_main_option("script_location", "lightgate.ledger:migrations")
-        with self.writing() as connection:
+        with self._writing() as connection:
+            if self.postgres is not None:
+                self.postgres.be_patient(connection)
+            self.lock(connection)
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             if revision is None:
                 self._remember_start(connection)
+        if self.postgres is not None:
+            self.close()  # the connection that was patient
 
     def _remember_start(self, connection: sa.Connection) -> None:
         known = connection.execute(meta.select().where(meta.c.name == CREATED)).first()
@@ -181,81 +199,58 @@ class Ledger:
             connection.execute(meta.insert().values(name=CREATED, value=started))
 
     def _revision(self) -> str | None:
-        with self.reading() as connection:
+        with self._reading() as connection:
+            self._database.check(connection)
             if not sa.inspect(connection).has_table("alembic_version"):
                 return None
             found = connection.execute(sa.text("SELECT version_num FROM alembic_version"))
             return found.scalar()
 
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        database = self._database
+        try:
+            with self._engine.connect() as connection:
+                reader = database.to_read(connection)
+                with reader.begin():
+                    yield reader
+        except database.errors as error:
+            raise self._failed(error, "read") from None
 
-def _url(url: str | Path, data_folder: Path | None) -> sa.URL:
-    if isinstance(url, Path):
-        return _file_url(url)
-    if url == _PLAIN_SQLITE:
-        if data_folder is None:
-            raise ConfigError('A ledger at "sqlite" needs a data folder.')
-        return _file_url(data_folder / FILE)
-    try:
-        return sa.make_url(url)
-    except sa.exc.ArgumentError:
-        # The URL may hold a password: it is not shown.
-        raise ConfigError(
-            "[ledger] url is no database URL.", hint='Use "sqlite" or "postgresql://…".'
-        ) from None
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        database = self._database
+        try:
+            with self._engine.connect() as connection:
+                writer = database.to_write(connection)
+                with writer.begin():
+                    yield writer
+        except database.errors as error:
+            raise self._failed(error, "written") from None
 
-
-def _file_url(path: Path) -> sa.URL:
-    return sa.URL.create("sqlite", database=str(path))
-
-
-def _engine(url: sa.URL, busy_s: float) -> sa.Engine:
-    lite = url.get_backend_name() == "sqlite"
-    try:
-        if lite and url.database:
-            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = sa.create_engine(url, connect_args={"timeout": busy_s} if lite else {})
-    except OSError as error:
-        raise LedgerFailed(f"The ledger cannot be opened: {error.strerror}.") from None
-    except (ImportError, sa.exc.NoSuchModuleError):
-        raise ConfigError(
-            f"No driver for a {url.get_backend_name()} ledger is installed.",
-            hint='Use [ledger] url = "sqlite".',
-        ) from None
-    if lite:
-        sa.event.listen(engine, "connect", _on_connect)
-        sa.event.listen(engine, "begin", _on_begin)
-    return engine
+    def _failed(self, error: BaseException, doing: str) -> Exception:
+        failure = self._database.failed(error, doing)
+        if self.postgres is not None and not isinstance(failure, LedgerConflict):
+            self._current = False  # its tables may have gone with it
+        return failure
 
 
-def _on_connect(base: sqlite3.Connection, record: object) -> None:
-    del record
-    base.isolation_level = (
-        None  # we begin transactions ourselves: of one kind to read, one to write
-    )
-    base.execute("PRAGMA page_size = 8192")  # of a new file: rows here have about 500 bytes
-    use_wal(base)
-    # 16 MiB: pages that every batch changes are copied into the file less often.
-    base.execute("PRAGMA wal_autocheckpoint = 4000")
+def _database(
+    url: sa.URL, busy_s: float, patience_s: float | None
+) -> LiteDatabase | PostgresDatabase:
+    kind = url.get_backend_name()
+    if kind == "sqlite":
+        return LiteDatabase(url, busy_s)
+    if kind in POSTGRES:
+        try:
+            from lightgate.ledger.database.postgres import PATIENCE_S, PostgresDatabase
+        except ImportError:
+            raise ConfigError(
+                "No driver for a PostgreSQL ledger is installed.",
+                hint="pip install 'lightgate[postgres]'",
+            ) from None
+        return PostgresDatabase(url, busy_s, patience_s or PATIENCE_S)
+    raise ConfigError(f"No driver for a {kind} ledger is installed.", hint=_KINDS)
 
 
-def _on_begin(connection: sa.Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _failed(error: sa.exc.SQLAlchemyError, doing: str) -> LedgerFailed:
-    if isinstance(error, sa.exc.IntegrityError):
-        return LedgerConflict(f"The ledger cannot be {doing}: {error.orig}.")
-    cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-    sentence = f"The ledger cannot be {doing}: {cause}."
-    if is_busy(cause):
-        return LedgerBusy(sentence, hint="Another process holds it.")
-    return LedgerFailed(sentence)
-
-
-def _with_text(row: tuple[Any, ...], money: list[int]) -> tuple[Any, ...]:
-    changed = list(row)
-    for at in money:
-        if at < len(row) and changed[at] is not None:
-            changed[at] = money_text(changed[at])
-    return tuple(changed)
+_KINDS: Final = 'Use "sqlite" or "postgresql://…".'

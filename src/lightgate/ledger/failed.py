@@ -1,0 +1,23 @@
+"""Failures of the ledger: what a reader, a writer and the shipper are told."""
+
+from __future__ import annotations
+
+from lightgate.errors import LightgateError
+
+
+class LedgerFailed(LightgateError):  # noqa: N818 - names the event
+    """The ledger could not be read or written; what was in it stays."""
+
+    label = "ledger"
+
+
+class LedgerBusy(LedgerFailed):
+    """Another process held the ledger for longer than we wait; later it will do."""
+
+
+class LedgerConflict(LedgerFailed):
+    """A row with this key is there already; nothing of the transaction was kept."""
+
+
+class LedgerAway(LedgerFailed):
+    """The database server cannot be reached or does not answer; later it may."""

@@ -1,0 +1,29 @@
+"""The node of a data folder: an id by which its journals' places are told from those of others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Final
+
+from lightgate.clock.ids import Ids
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE: Final = "node"  # in the data folder
+
+
+def node_of(data: Path) -> str:
+    """Read the id of a data folder; the first reader makes it."""
+    path = data / FILE
+    try:
+        return path.read_text("ascii").strip()
+    except FileNotFoundError:
+        data.mkdir(parents=True, exist_ok=True)
+    unborn = data / f"{FILE}.{os.getpid()}.new"
+    unborn.write_text(f"{Ids().new()}\n", "ascii")
+    with contextlib.suppress(FileExistsError):  # another process was faster
+        os.link(unborn, path)
+    unborn.unlink()
+    return path.read_text("ascii").strip()
