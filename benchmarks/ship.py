@@ -4,8 +4,8 @@
 
 Every round ships the same journal into a new ledger, then inserts the very rows that came of it
 with nothing around it into the same tables and indexes, in transactions of the same size: what the
-database itself takes. That is sqlite3's `executemany` or, with `--postgres`, psycopg's COPY as
-its documentation writes it, on a server of the benchmark's own with the settings that it is installed with. An exchange is
+database itself takes. That is sqlite3's `executemany` or, with `--postgres`, psycopg's COPY as its
+documentation writes it, on a server of the benchmark's own with default settings. An exchange is
 announced (one note), settled (one note) and has one attempt. `whole` answers came in one piece,
 `stream` in 100 bursts. CPU is that of this process and of all of the server's processes, so the
 attempts per second are those of one core for both. Exit code 6 if a limit is missed.
@@ -32,10 +32,10 @@ from lightgate.clock.ids import Ids
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.tokens import Usage, count
+from lightgate.ledger.database.partitions import DAY_NS
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Reserved, Settled
 from lightgate.ledger.journal.ship import LIMIT, SERVER_LIMIT, Shipper
-from lightgate.ledger.database.partitions import DAY_NS
 from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.store import Ledger
@@ -54,10 +54,11 @@ KINDS: Final = {"whole": 0, "stream": 100}  # bursts
 TABLES: Final = ("exchange_notes", "attempt_notes")
 _OF: Final = {"exchange_notes": schema.exchange_notes, "attempt_notes": schema.attempt_notes}
 COLUMNS: Final = {
-    name: ", ".join(f'"{column}"' for column in _OF[name].columns.keys()) for name in TABLES
+    name: ", ".join(f'"{column.name}"' for column in _OF[name].columns) for name in TABLES
 }
 SELECT: Final = {
-    name: f"SELECT {COLUMNS[name]} FROM {name} ORDER BY wall_ns".encode() for name in TABLES
+    name: f"SELECT {COLUMNS[name]} FROM {name} ORDER BY wall_ns".encode()  # noqa: S608 - own names
+    for name in TABLES
 }
 
 
@@ -163,7 +164,7 @@ def shipped_us(base: Lite | Postgres, data: Path, url: str, options: Any, bursts
         spent = base.cpu_ns() - began
     if done.exchanges != exchanges or done.attempts != exchanges:
         raise SystemExit(f"{done} are not {exchanges} exchanges")
-    return spent / 1000 / exchanges
+    return float(spent / 1000 / exchanges)
 
 
 class Lite:

@@ -95,6 +95,8 @@ async def ready(console: ConsoleContext, request: Request) -> Response:
     lag_s = console.ship_loop.lag_s()
     well = lag_s is not None and lag_s < STALE_S
     facts: dict[str, object] = {"ready": well, "ship_lag_s": lag_s}
+    if console.ship_loop.problem:
+        facts["ledger"] = console.ship_loop.problem
     notice = console.notice()
     if notice:
         facts["notice"] = notice

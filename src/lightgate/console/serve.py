@@ -22,6 +22,7 @@ from lightgate.console.app import ConsoleContext, build_app
 from lightgate.console.connection import MOST, ConsoleConnection
 from lightgate.console.guard import ConsoleAccess
 from lightgate.console.labels import LabelNames
+from lightgate.console.nodes import NodeLeader, begin_totals, follow_keys
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
 from lightgate.console.traces import make_traces
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 10.0
 CLOSE_S: Final = 3
+PATIENCE_S: Final = 10.0  # for one statement of a ledger's server; less than the time of an end
 _log = logging.getLogger(__name__)
 
 
@@ -91,7 +93,7 @@ def run(options: ConsoleOptions, ledger_made: Callable[[], object] | None = None
         place = locate(config, options.data)
     if ledger_made is not None:
         ledger_made()
-    with sock, place.open() as ledger:
+    with sock, place.later(patience_s=PATIENCE_S) as ledger:
         asyncio.run(_serve(sock, ledger, options, secret, place=place, supervised=shared))
     return 0
 
@@ -106,7 +108,7 @@ async def _serve(
     supervised: bool,
 ) -> None:
     totals = Totals(LabelNames(options.data))
-    totals.begin(ledger)
+    begin_totals(totals, ledger)
     traces = make_traces(os.environ)
 
     def taken(settled: Sequence[Settled]) -> None:
@@ -122,6 +124,8 @@ async def _serve(
         remake=lambda: remake_ledger(place),
         taken=taken,
     )
+    leader = NodeLeader(ledger)
+    ship_loop.leads = leader.leads
     workers = Workers(options.data, SYSTEM)
     own = OwnGateway(options.data, os.environ.pop(CONSOLE_ENV, ""))
     work = WorkDesk(ledger, own, SYSTEM)
@@ -143,7 +147,7 @@ async def _serve(
         loop.add_signal_handler(number, told.set)
     working = asyncio.ensure_future(ship_loop.run())
     serving = asyncio.ensure_future(server.serve(sockets=[sock]))
-    looking = asyncio.ensure_future(_look(console))
+    looking = asyncio.gather(_look(console, leader), follow_keys(console.ledger, console.data))
     sys.stdout.write(f'{{"ready": true, "port": {sock.getsockname()[1]}}}\n')
     sys.stdout.flush()
     beating = asyncio.ensure_future(_beat()) if supervised else None
@@ -156,6 +160,7 @@ async def _serve(
     looking.cancel()
     ship_loop.stop()
     await working  # the last pass first: requests are still answered meanwhile
+    leader.close()
     await asyncio.to_thread(traces.close)
     server.should_exit = True
     await serving
@@ -182,7 +187,7 @@ async def _beat() -> None:
         await asyncio.sleep(1.0)
 
 
-async def _look(console: ConsoleContext) -> None:
+async def _look(console: ConsoleContext, leader: NodeLeader) -> None:
     """Read the workers' gauges and note prices by the hour that have changed, now and then.
 
     So the last gauges of a worker that has ended are read too.
@@ -192,7 +197,7 @@ async def _look(console: ConsoleContext) -> None:
         await asyncio.to_thread(console.workers.look)
         names = console.totals.names
         names.look()
-        if names.hourly is not None and names.hourly != noted:
+        if leader.last and names.hourly is not None and names.hourly != noted:
             now_s = SYSTEM.wall_ns() // 1_000_000_000
             try:
                 await asyncio.to_thread(note_hourly_prices, console.ledger, names.hourly, now_s)

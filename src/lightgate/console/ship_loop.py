@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.source import SYSTEM
+from lightgate.errors import LightgateError
 from lightgate.ledger.journal.ship import Shipped, Shipper
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _log = logging.getLogger(__name__)
 class ShipLoop:
     """Ship every half second and prune every hour, until `stop`; then ship once more.
 
+    Of several processes with one ledger only the one that `leads` prunes.
     `remake` makes the tables of a ledger that has to be made anew, and what no journal has.
     `taken` gets every exchange once it is in the ledger.
     `totals` is all that was shipped, `shipped_ns` when the last whole pass ended (monotonic).
@@ -50,6 +52,7 @@ class ShipLoop:
         self._ledger = ledger
         self.shipper = Shipper(ledger, data / JOURNALS, taken)
         self._prune = prune
+        self.leads: Callable[[], bool] = lambda: True  # of several processes with one ledger
         self._remake = remake
         self._clock = clock
         self._pruned_ns: int | None = None
@@ -57,6 +60,7 @@ class ShipLoop:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ship")
         self.totals = Shipped()
         self.failures = 0
+        self.problem = ""  # why the last pass failed, in a sentence
         self.lost = 0  # how often the ledger's file was gone
         self.shipped_ns: int | None = None
 
@@ -95,10 +99,20 @@ class ShipLoop:
             if not done.busy:
                 self.shipped_ns = self._clock.now_ns()
             self._prune_hourly()
+        except LightgateError as error:
+            self.failures += 1
+            if error.message != self.problem:
+                self.problem = error.message
+                _log.error("%s The journals keep everything until then.", error.message)
+            return False
         except Exception:  # noqa: BLE001 - the wall of a background task: journals keep everything
             self.failures += 1
+            self.problem = "The journals could not be shipped."
             _log.exception("The journals could not be shipped; it is tried again")
             return False
+        if self.problem:
+            self.problem = ""
+            _log.info("The journals reach the ledger again.")
         return True
 
     def _make_anew(self) -> None:
@@ -118,6 +132,8 @@ class ShipLoop:
 
     def _prune_hourly(self) -> None:
         now_ns = self._clock.now_ns()
+        if not self.leads():
+            return
         if self._pruned_ns is None or now_ns - self._pruned_ns >= PRUNE_S * 1e9:
             self._pruned_ns = now_ns
             self._prune()

@@ -21,3 +21,5 @@ class LedgerConflict(LedgerFailed):
 
 class LedgerAway(LedgerFailed):
     """The database server cannot be reached or does not answer; later it may."""
+
+    status = 503

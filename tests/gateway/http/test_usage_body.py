@@ -16,8 +16,8 @@ from lightgate.gateway.spend.counters import KeyStanding
 from lightgate.ledger.store.keys import KeyTerms, instant_ns, new_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
-    from pathlib import Path
 
     from lightgate.ledger.store.keys import KeyRecord
 
@@ -38,7 +38,7 @@ class Asked:
         self.owner = "?"
         self.since: datetime | None = None
 
-        def found(data: Path, owner: str, since: datetime | None) -> dict[str, Any]:
+        def found(ledger: object, owner: str, since: datetime | None) -> dict[str, Any]:
             self.owner, self.since = owner, since
             return rows
 
@@ -50,7 +50,12 @@ async def told(
 ) -> dict[str, Any]:
     spend = SimpleNamespace(standing=lambda id_: standing if one and id_ == one.id else None)
     state: Any = SimpleNamespace(wall_ns=lambda: NOW, spend=spend)
-    body: dict[str, Any] = json.loads(await usage_body(state, None, one, target))  # type: ignore[arg-type]
+
+    async def read(ask: Callable[[Any], Any], otherwise: Any) -> Any:
+        return ask(None)
+
+    reads: Any = SimpleNamespace(read=read)
+    body: dict[str, Any] = json.loads(await usage_body(state, reads, one, target))
     return body
 
 

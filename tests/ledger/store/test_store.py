@@ -20,12 +20,12 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from ledger.notes import T0, attempt_note, marks, settled
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError
+from lightgate.ledger.failed import LedgerBusy, LedgerConflict, LedgerFailed
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import FILE, use_wal
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.exchange import ExchangeRecord
 from lightgate.ledger.store.rollup import DAY_S, Rollup
-from lightgate.ledger.failed import LedgerBusy, LedgerConflict, LedgerFailed
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:

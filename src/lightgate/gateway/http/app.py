@@ -19,6 +19,7 @@ from lightgate.gateway.http.array import ArrayReply
 from lightgate.gateway.http.cors import answer_preflight, let_in
 from lightgate.gateway.http.count import answer_count
 from lightgate.gateway.http.large import look_into, read_large
+from lightgate.gateway.http.ledger_reads import LedgerReads
 from lightgate.gateway.http.models import ModelPages
 from lightgate.gateway.http.requests import look_up
 from lightgate.gateway.http.responses import Responses
@@ -67,7 +68,7 @@ class Gateway:
         console: str = "",
     ) -> None:
         self._state = state
-        self._data = data
+        self._ledger_reads = LedgerReads(data)
         self._unready = unready
         self._console = console
         self._responses = Responses(state, data)
@@ -269,13 +270,13 @@ class Gateway:
             reply.whole(200, _JSON, _READY)
 
     async def _tell_usage(self, inbound: Inbound, reply: Reply, key: KeyRecord | None) -> None:
-        body = await usage_body(self._state, self._data, key, inbound.target)
+        body = await usage_body(self._state, self._ledger_reads, key, inbound.target)
         reply.whole(200, _JSON, body)
 
     async def _look_up(
         self, reply: Reply, id_: str, key: KeyRecord | None, *, of_all: bool = False
     ) -> None:
-        told = await look_up(self._state, self._data, id_, key, of_all=of_all)
+        told = await look_up(self._state, self._ledger_reads, id_, key, of_all=of_all)
         reply.whole(200, _JSON, told)
 
     async def _list_models(self, inbound: Inbound, reply: Reply, key: KeyRecord | None) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from lightgate.gateway.request.refusal import Refusal, Refusing
-from lightgate.ledger.locate import LedgerPlace
 from lightgate.ledger.store.exchange import dollars
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.http.ledger_reads import LedgerReads
     from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.ledger.store.store import Ledger
     from lightgate.route.plan.candidates import Candidate
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
@@ -62,7 +59,7 @@ class CandidateShown(msgspec.Struct, frozen=True):
 
 
 async def look_up(
-    state: State, data: Path, id_: str, key: KeyRecord | None, *, of_all: bool = False
+    state: State, reads: LedgerReads, id_: str, key: KeyRecord | None, *, of_all: bool = False
 ) -> bytes:
     """The exchange, its attempts and the candidates of its plan as JSON.
 
@@ -85,7 +82,7 @@ async def look_up(
         attempts: list[Any] = [note.attempt() for note in settled.attempts]
         candidates = [CandidateShown.of(one) for one in (() if plan is None else plan.candidates)]
     else:
-        exchange, attempts = await asyncio.to_thread(_from_ledger, data, id_)
+        exchange, attempts = await reads.read(lambda ledger: _from_ledger(ledger, id_), (None, []))
     if exchange is None or not (of_all or exchange.key_id == owner):
         raise Refusing(
             Refusal(
@@ -97,11 +94,7 @@ async def look_up(
     return _encode({"exchange": exchange, "attempts": attempts, "candidates": candidates})
 
 
-def _from_ledger(data: Path, id_: str) -> tuple[Any, list[Any]]:
-    place = LedgerPlace.of_process(os.environ, data)
-    if place.missing:
-        return None, []
+def _from_ledger(ledger: Ledger, id_: str) -> tuple[Any, list[Any]]:
     from lightgate.ledger.store.queries import exchange_by_id
 
-    with place.open() as ledger:
-        return exchange_by_id(ledger, id_) or (None, [])
+    return exchange_by_id(ledger, id_) or (None, [])

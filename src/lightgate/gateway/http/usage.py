@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -15,26 +13,28 @@ from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 from lightgate.gateway.request.refusal import Refusing, of_error
 from lightgate.gateway.served.price import NANO
-from lightgate.ledger.locate import LedgerPlace
 from lightgate.ledger.store.keys import period_start
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.http.ledger_reads import LedgerReads
     from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.ledger.store.store import Ledger
 
 _DEFAULT: Final = timedelta(days=30)
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
-async def usage_body(state: State, data: Path, key: KeyRecord | None, target: bytes) -> bytes:
+async def usage_body(
+    state: State, reads: LedgerReads, key: KeyRecord | None, target: bytes
+) -> bytes:
     """What the caller's own key has used, by model; `?since=7d` asks for another time."""
     wall_ns = state.wall_ns()
     now = datetime.fromtimestamp(wall_ns / NANO, UTC)
     since = _since(target, key, wall_ns)
     owner = "" if key is None else key.id
-    rows = await asyncio.to_thread(_from_ledger, data, owner, since)
+    none: dict[str, dict[str, Any]] = {}
+    rows = await reads.read(lambda ledger: _from_ledger(ledger, owner, since), none)
     total = {name: sum([row[name] for row in rows.values()]) for name in _SUMS}
     told: dict[str, Any] = {
         "object": "usage",
@@ -66,18 +66,13 @@ def _since(target: bytes, key: KeyRecord | None, wall_ns: int) -> datetime | Non
     return now - _DEFAULT
 
 
-def _from_ledger(data: Path, key_id: str, since: datetime | None) -> dict[str, dict[str, Any]]:
-    place = LedgerPlace.of_process(os.environ, data)
-    if place.missing:
-        return {}
+def _from_ledger(ledger: Ledger, key_id: str, since: datetime | None) -> dict[str, dict[str, Any]]:
     from lightgate.ledger.store.queries import usage_of_key
 
-    with place.open() as ledger:
-        return {
-            row.model: {name: getattr(row, name) for name in _SUMS}
-            | {"cost_usd": float(row.cost_usd)}
-            for row in usage_of_key(ledger, key_id, since)
-        }
+    return {
+        row.model: {name: getattr(row, name) for name in _SUMS} | {"cost_usd": float(row.cost_usd)}
+        for row in usage_of_key(ledger, key_id, since)
+    }
 
 
 def _standing(state: State, key: KeyRecord | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import msgspec
 
 from lightgate.errors import UsageError
 from lightgate.gateway.shared.store import SHARED_ENV
+from lightgate.ledger.locate import LEDGER_ENV
 from lightgate.provider.catalogue import ENV, catalogue
 from lightgate.provider.cloud import aws, azure
 

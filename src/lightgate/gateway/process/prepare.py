@@ -7,6 +7,7 @@ without the libraries for configuration and database.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,9 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
-from lightgate.errors import ConfigError
+from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.logs import secrets_of, shared_url
+from lightgate.ledger.failed import LedgerFailed
 from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import KeyRecord, read_keys
 from lightgate.provider.catalogue import catalogue
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from lightgate.gateway.served.snapshot import Snapshot
     from lightgate.route.form.prior import Prior
     from lightgate.sim.world import World
+
+
+_log = logging.getLogger(__name__)
 
 
 class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,11 +283,31 @@ def _refuse_emptied(made: Snapshot, data: Path) -> None:
 
 
 def keys_in(place: LedgerPlace) -> tuple[KeyRecord, ...]:
-    """Read the keys of a ledger; none where the ledger is still to be made."""
+    """Read the keys of a ledger; none where the ledger is still to be made.
+
+    Where a server has the ledger and cannot be used, they are those of the last snapshot.
+    """
     if place.missing:
         return ()
-    with place.open() as ledger, ledger.reading() as connection:
-        return read_keys(connection)
+    try:
+        with place.open() as ledger, ledger.reading() as connection:
+            return read_keys(connection)
+    except LightgateError as error:
+        kept = _last_keys(place) if place.served else None
+        if kept is None:
+            raise
+        _log.warning("%s The keys are those of the last start.", error.message)
+        return kept
+
+
+def _last_keys(place: LedgerPlace) -> tuple[KeyRecord, ...] | None:
+    """The keys of the last snapshot; None where there is none: a gateway must not open to all."""
+    from lightgate.gateway.served.snapshot import SnapshotFailed, read_snapshot
+
+    try:
+        return read_snapshot(place.data).keys
+    except SnapshotFailed:
+        return None
 
 
 def restore_spend(place: LedgerPlace, keys: tuple[KeyRecord, ...], *, shared: bool = False) -> None:
@@ -295,18 +320,23 @@ def restore_spend(place: LedgerPlace, keys: tuple[KeyRecord, ...], *, shared: bo
     from lightgate.gateway.spend.counters import SpendCounters, restore
     from lightgate.ledger.journal.ship import Shipper
 
-    with place.open() as ledger, SpendCounters.open(place.data / "spend", 0) as spend:
-        Shipper(ledger, place.data / "journal").drain()
-        if not shared or place.own:
-            restore(spend, ledger, keys, SYSTEM.wall_ns())
-            return
-        known: dict[str, tuple[int, int]] = {}
+    try:
+        with place.open() as ledger, SpendCounters.open(place.data / "spend", 0) as spend:
+            Shipper(ledger, place.data / "journal").drain()
+            if not shared or place.own:
+                restore(spend, ledger, keys, SYSTEM.wall_ns())
+                return
+            known: dict[str, tuple[int, int]] = {}
 
-        def tell(key: KeyRecord, nano_usd: int) -> None:
-            known[key.id] = spend.own_part(key).period, nano_usd
+            def tell(key: KeyRecord, nano_usd: int) -> None:
+                known[key.id] = spend.own_part(key).period, nano_usd
 
-        restore(spend, ledger, keys, SYSTEM.wall_ns(), tell)
-        write_known(place.data, known)
+            restore(spend, ledger, keys, SYSTEM.wall_ns(), tell)
+            write_known(place.data, known)
+    except LedgerFailed as error:
+        if place.own:
+            raise
+        _log.warning("%s Budgets go on from the counters of this data folder.", error.message)
 
 
 def providers_with_key() -> list[str]:

@@ -197,6 +197,16 @@ def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
             put_snapshot(data, msgspec.structs.replace(before, keys=keys, made_ns=SYSTEM.wall_ns()))
 
 
+def follow_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
+    """Put the keys of a ledger into the snapshot in force, where they differ."""
+    try:
+        same = read_snapshot(data).keys == keys
+    except SnapshotFailed:
+        return  # no gateway runs yet
+    if not same:
+        refresh_keys(data, keys)
+
+
 def refresh_names(data: Path, made: Snapshot) -> None:
     """Put the providers' models and the bare names of another snapshot into the one in force."""
     with changing(data):

@@ -1,1 +1,1 @@
-"""The databases that a ledger can be in: SQLite and PostgreSQL, each behind the same few methods."""
+"""The databases that a ledger can be in, SQLite and PostgreSQL, behind the same methods."""

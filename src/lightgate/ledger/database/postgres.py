@@ -79,10 +79,10 @@ class PostgresDatabase:
             ) from None
         settings = f"-c lock_timeout={int(busy_s * 1000)} -c timezone=UTC"
         settings += f" -c idle_in_transaction_session_timeout={IDLE_S * 1000}"
+        known.setdefault("connect_timeout", CONNECT_S)
+        known.setdefault("application_name", "lightgate")
         known["options"] = f"{known.get('options') or ''} {settings}".strip()
-        self._conninfo = make_conninfo(
-            **{"connect_timeout": CONNECT_S, "application_name": "lightgate", **known}
-        )
+        self._conninfo = make_conninfo("", **known)
         self.where = f"{known.get('host') or 'localhost'}:{known.get('port') or 5432}"
         self._user = str(known.get("user") or "")
         self._patience_s = patience_s
@@ -219,7 +219,7 @@ def _without_null(value: Any) -> Any:
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
 
 
-def _one_line(error: BaseException) -> str:
+def _one_line(error: BaseException | None) -> str:
     """The first line of what the driver or the server says, without their preambles."""
     line = str(error).strip().partition("\n")[0]
     for before in ("failed: ", "FATAL:  ", "ERROR:  "):

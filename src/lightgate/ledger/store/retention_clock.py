@@ -14,6 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from lightgate.clock.source import SYSTEM
+from lightgate.errors import LightgateError
 from lightgate.ledger.store.retention import Keep, Pruned, old_ns, prune
 from lightgate.ledger.store.schema import exchange_notes
 from lightgate.whole_file import put
@@ -115,8 +116,11 @@ class RetentionClock:
         except (OSError, ValueError):
             pass
         newest = sa.select(sa.func.max(exchange_notes.c.wall_ns))
-        with self._ledger.reading() as connection:
-            found = connection.scalar(newest)
+        try:
+            with self._ledger.reading() as connection:
+                found = connection.scalar(newest)
+        except LightgateError:  # a server that is away: what it has is as old as the clock says
+            return None
         return None if found is None else _Seen(found)
 
     def _write(self) -> None:

@@ -1,7 +1,7 @@
 """PostgreSQL keeps each day of requests and attempts apart; a journal's place names its node.
 
 On SQLite only the place of a journal changes. On PostgreSQL both large tables become partitioned by
-day, text is compared byte by byte as SQLite compares it, and the tables whose rows are written again
+day, text is compared byte by byte as SQLite compares it, and tables whose rows are written again
 and again are cleaned sooner.
 """
 
@@ -23,9 +23,9 @@ _INDEXES: Final = (
     "CREATE INDEX exchange_notes_by_time ON exchange_notes (wall_ns)",
     "CREATE INDEX exchange_notes_failed ON exchange_notes (wall_ns) WHERE outcome <> 'ok'",
     "CREATE INDEX attempt_notes_by_time ON attempt_notes {using} (wall_ns)",
-    "CREATE INDEX attempt_notes_failed ON attempt_notes (target, wall_ns)"
-    " WHERE outcome NOT IN ('ok', 'cancelled', 'cut')",
+    "CREATE INDEX attempt_notes_failed ON attempt_notes (target, wall_ns) {failed}",
 )
+_FAILED: Final = "WHERE outcome NOT IN ('ok', 'cancelled', 'cut')"
 # Rows that every batch replaces: the dead ones must not pile up until they are a fifth of all.
 _REWRITTEN: Final = ("rollups", "key_rollups", "reservations", "shipped")
 _TEXT_COLUMNS: Final = """
@@ -108,4 +108,4 @@ def _move_rows(also: tuple[str, ...], using: str) -> None:
         op.drop_table(f"{table}_0010")
         op.execute(f"ALTER TABLE {table} ADD PRIMARY KEY ({', '.join((*identity, *also))})")
     for statement in _INDEXES:
-        op.execute(statement.format(using=using))
+        op.execute(statement.format(using=using, failed=_FAILED))

@@ -1,0 +1,77 @@
+"""Consoles of several nodes with one ledger: who cleans up, and whose keys are known."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from lightgate.errors import LightgateError
+from lightgate.gateway.served.snapshot import follow_keys as put_keys
+from lightgate.ledger.store.keys import read_keys
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lightgate.console.totals import Totals
+    from lightgate.ledger.database.leader import Leader
+    from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.ledger.store.store import Ledger
+
+KEYS_S: Final = 2.0  # between two looks for keys that another node has changed
+_log = logging.getLogger(__name__)
+
+
+def begin_totals(totals: Totals, ledger: Ledger) -> None:
+    """Give the dearest keys their series; a ledger whose server is away has them later."""
+    try:
+        totals.begin(ledger)
+    except LightgateError as error:
+        if ledger.postgres is None:
+            raise
+        _log.warning("%s The console waits for it.", error.message)
+
+
+class NodeLeader:
+    """Whether this console leads: alone with a SQLite ledger it does, else the server decides."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._elected: Leader | None = None
+        if ledger.postgres is not None:
+            from lightgate.ledger.database.leader import Leader
+
+            self._elected = Leader(ledger.postgres)
+        self.last = self._elected is None
+
+    def leads(self) -> bool:
+        """Ask the server now and then; called by the thread that ships."""
+        if self._elected is not None:
+            self.last = self._elected.leads()
+        return self.last
+
+    def close(self) -> None:
+        """Stand down."""
+        if self._elected is not None:
+            self._elected.close()
+
+
+async def follow_keys(ledger: Ledger, data: Path) -> None:
+    """Put keys that another node has made or revoked into this node's snapshot.
+
+    A ledger without a key changes nothing: one that was emptied must not open the gateway.
+    """
+    known: tuple[KeyRecord, ...] | None = None
+    while ledger.postgres is not None:
+        try:
+            found = await asyncio.to_thread(_keys_of, ledger)
+            if found and found != known:
+                await asyncio.to_thread(put_keys, data, found)
+                known = found
+        except LightgateError:
+            known = None  # the ship loop says what is wrong
+        await asyncio.sleep(KEYS_S)
+
+
+def _keys_of(ledger: Ledger) -> tuple[KeyRecord, ...]:
+    with ledger.reading() as connection:
+        return read_keys(connection)
