@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0011"
-down_revision = "0009"
+down_revision = "0010"
 
 DAY_NS: Final = 86_400 * 1_000_000_000
 _IDENTITY: Final = {"exchange_notes": ("id",), "attempt_notes": ("exchange_id", "id")}
@@ -45,8 +45,8 @@ def upgrade() -> None:
     for table, column in op.get_bind().execute(sa.text(_TEXT_COLUMNS)).all():
         op.execute(f'ALTER TABLE {table} ALTER COLUMN "{column}" TYPE text COLLATE "C"')
     for table in _IDENTITY:
-        op.rename_table(table, f"{table}_0010")
-        like = f"(LIKE {table}_0010 INCLUDING DEFAULTS)"
+        op.rename_table(table, f"{table}_0011")
+        like = f"(LIKE {table}_0011 INCLUDING DEFAULTS)"
         op.execute(f"CREATE TABLE {table} {like} PARTITION BY RANGE (wall_ns)")
         _make_days(table)
     _move_rows(("wall_ns",), using="USING brin")
@@ -65,8 +65,8 @@ def downgrade() -> None:
         return
     made = _take_views_away()
     for table in _IDENTITY:
-        op.rename_table(table, f"{table}_0010")
-        op.execute(f"CREATE TABLE {table} (LIKE {table}_0010 INCLUDING DEFAULTS)")
+        op.rename_table(table, f"{table}_0011")
+        op.execute(f"CREATE TABLE {table} (LIKE {table}_0011 INCLUDING DEFAULTS)")
     _move_rows((), using="")
     for table in _REWRITTEN:
         op.execute(
@@ -93,7 +93,7 @@ def _put_views_back(made: dict[str, str]) -> None:
 
 def _make_days(table: str) -> None:
     """Make the partitions of the rows that are there."""
-    days = sa.text(f"SELECT DISTINCT wall_ns / {DAY_NS} FROM {table}_0010")  # noqa: S608 - own names
+    days = sa.text(f"SELECT DISTINCT wall_ns / {DAY_NS} FROM {table}_0011")  # noqa: S608 - own names
     for day in op.get_bind().execute(days).scalars().all():
         date = sa.text("SELECT to_char(DATE '1970-01-01' + CAST(:day AS int), 'YYYYMMDD')")
         name = f"{table}_d{op.get_bind().scalar(date, {'day': day})}"
@@ -104,8 +104,8 @@ def _make_days(table: str) -> None:
 def _move_rows(also: tuple[str, ...], using: str) -> None:
     """Move all rows from the tables of before; keys and indexes are made behind them."""
     for table, identity in _IDENTITY.items():
-        op.execute(f"INSERT INTO {table} SELECT * FROM {table}_0010")  # noqa: S608 - own names
-        op.drop_table(f"{table}_0010")
+        op.execute(f"INSERT INTO {table} SELECT * FROM {table}_0011")  # noqa: S608 - own names
+        op.drop_table(f"{table}_0011")
         op.execute(f"ALTER TABLE {table} ADD PRIMARY KEY ({', '.join((*identity, *also))})")
     for statement in _INDEXES:
         op.execute(statement.format(using=using, failed=_FAILED))
