@@ -86,7 +86,7 @@ def test_the_steps_come_to_the_schema_and_go_back_with_every_row(
         assert len(days(ledger)) == 3  # two of exchanges, one of attempts
         with ledger.writing() as connection:
             config.attributes["connection"] = connection
-            command.downgrade(config, "0009")
+            command.downgrade(config, "0010")
         with ledger.reading() as connection:
             assert connection.scalar(sa.text("SELECT count(*) FROM exchanges")) == 2
     with Ledger.open(own_url) as ledger:
