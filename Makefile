@@ -91,6 +91,14 @@ endef
 	  || echo "chromium cannot be installed here; the tests that need it say so"
 	@touch $@
 
+# PostgreSQL's server, for the tests of the ledger. It is installed where it is missing and this user may.
+.postgres/stamp:
+	@mkdir -p .postgres
+	@command -v initdb > /dev/null || ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { test $$(id -u) = 0 && apt-get -o DPkg::Lock::Timeout=300 update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -qq --no-install-recommends postgresql > /dev/null; } \
+	  || echo "PostgreSQL cannot be installed here; the tests that need it say so"
+	@touch $@
+
 # The tests of several machines need a Redis or Valkey server, which is unpacked here in the same way.
 .redis/stamp:
 	@mkdir -p .redis
@@ -116,7 +124,7 @@ STRANGERS := $(foreach set,openai3 openai2,.venv-clients-$(set)/stamp) $(foreach
 .PHONY: prepared clients
 prepared: $(VENV)/test.stamp
 	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp .prometheus/stamp \
-	  .venv-deploy/stamp .node-helm/stamp .chromium/stamp .redis/stamp
+	  .venv-deploy/stamp .node-helm/stamp .chromium/stamp .redis/stamp .postgres/stamp
 
 # Run every client that nobody here wrote, and write what came of it into docs/reference/clients.md.
 clients: prepared
@@ -157,6 +165,8 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .redis/stamp .venv-ray/stamp
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/fuzz.py
 	$(BIN)/python benchmarks/ship.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
+	$(BIN)/python benchmarks/ship.py --postgres || test $$? -eq 6 # as above
+	$(BIN)/python benchmarks/ledger.py --postgres || test $$? -eq 6 # as above
 	$(BIN)/python benchmarks/ledger.py --attempts 1000000 || test $$? -eq 6 # as above
 	$(BIN)/python benchmarks/scale_model.py
 	$(BIN)/python benchmarks/scrape.py
@@ -185,4 +195,4 @@ lock: $(VENV)/test.stamp
 	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-* .node-* .prometheus .chromium .redis .shots .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* .node-* .prometheus .chromium .redis .postgres .shots .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -43,6 +43,7 @@ VERBS = (
     Verb("doctor", "Check what works from here: keys, connections, clock."),
     Verb("keys", "Make, list and revoke the keys of clients."),
     Verb("console", "Sign in to the console; see who changed what."),
+    Verb("ledger", "Move the ledger to another database; write its days to files."),
     Verb("models", "List providers, their models, and which have a key here."),
     Verb("prices", "Show what tokens cost, in dollars per million."),
     Verb("config", "Check, explain or import a configuration."),

@@ -147,7 +147,8 @@ async def _serve(
         loop.add_signal_handler(number, told.set)
     working = asyncio.ensure_future(ship_loop.run())
     serving = asyncio.ensure_future(server.serve(sockets=[sock]))
-    looking = asyncio.gather(_look(console, leader), follow_keys(console.ledger, console.data))
+    rounds = (_look(console, leader), follow_keys(console.ledger, console.data))
+    looking = [asyncio.ensure_future(work) for work in rounds]
     sys.stdout.write(f'{{"ready": true, "port": {sock.getsockname()[1]}}}\n')
     sys.stdout.flush()
     beating = asyncio.ensure_future(_beat()) if supervised else None
@@ -157,7 +158,8 @@ async def _serve(
     either: set[asyncio.Future[Any]] = {asked, serving}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
-    looking.cancel()
+    for task in looking:
+        task.cancel()
     ship_loop.stop()
     await working  # the last pass first: requests are still answered meanwhile
     leader.close()
