@@ -149,11 +149,8 @@ async def _serve(
     serving = asyncio.ensure_future(server.serve(sockets=[sock]))
     rounds = (_look(console, leader), follow_keys(console.ledger, console.data))
     looking = [asyncio.ensure_future(work) for work in rounds]
-    sys.stdout.write(f'{{"ready": true, "port": {sock.getsockname()[1]}}}\n')
-    sys.stdout.flush()
+    _say_ready(sock)
     beating = asyncio.ensure_future(_beat()) if supervised else None
-    gc.collect()
-    gc.freeze()  # what is here now stays; the collector need not look at it again
     asked = asyncio.ensure_future(told.wait())
     either: set[asyncio.Future[Any]] = {asked, serving}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -169,6 +166,14 @@ async def _serve(
     await work.close()
     if beating is not None:
         beating.cancel()
+
+
+def _say_ready(sock: socket.socket) -> None:
+    """Tell the parent the port; what is here now stays, so the collector need not look again."""
+    sys.stdout.write(f'{{"ready": true, "port": {sock.getsockname()[1]}}}\n')
+    sys.stdout.flush()
+    gc.collect()
+    gc.freeze()
 
 
 def remake_ledger(place: LedgerPlace) -> None:

@@ -56,11 +56,6 @@ class LedgerPlace(msgspec.Struct, frozen=True):
         """Return the environment that `of_process` reads."""
         return {LEDGER_ENV: self.url}
 
-    @property
-    def served(self) -> bool:
-        """Return whether a database server has this ledger: one that may be away."""
-        return self.url != _PLAIN_SQLITE
-
     def open(self, *, busy_s: float = BUSY_S, patience_s: float | None = None) -> Ledger:
         """Open the ledger; a new one is made, an older one brought up to date.
 
@@ -74,7 +69,7 @@ class LedgerPlace(msgspec.Struct, frozen=True):
         """Give a ledger that is opened when it is used, where a server has it; else open it."""
         from lightgate.ledger.store.store import Ledger
 
-        if not self.served:
+        if self.own:
             return self.open()
         return Ledger.later(self.url, self.data, patience_s=patience_s)
 

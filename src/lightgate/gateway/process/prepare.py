@@ -293,7 +293,7 @@ def keys_in(place: LedgerPlace) -> tuple[KeyRecord, ...]:
         with place.open() as ledger, ledger.reading() as connection:
             return read_keys(connection)
     except LightgateError as error:
-        kept = _last_keys(place) if place.served else None
+        kept = None if place.own else _last_keys(place)
         if kept is None:
             raise
         _log.warning("%s The keys are those of the last start.", error.message)

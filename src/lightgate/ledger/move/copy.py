@@ -85,12 +85,13 @@ def _copy(source: Ledger, target: Ledger, table: sa.Table) -> Iterator[int]:
     identity = tuple(table.primary_key.columns)
     with target.reading() as connection:
         back = [column.desc() for column in identity]
-        last = connection.execute(sa.select(*identity).order_by(*back).limit(1)).first()
+        found = connection.execute(sa.select(*identity).order_by(*back).limit(1)).first()
+        last = None if found is None else tuple(found)
     arrived = 0
     while True:
         query = table.select().order_by(*identity).limit(AT_ONCE)
         if last is not None:
-            query = query.where(sa.tuple_(*identity) > tuple(last))
+            query = query.where(sa.tuple_(*identity) > last)
         with source.reading() as connection:
             rows = connection.execute(query).all()
         if not rows:
