@@ -133,8 +133,28 @@ async def test_a_broken_configuration(tmp_path: Path) -> None:
     assert "ledger.colour" in said
 
 
-async def test_a_ledger_that_cannot_be_opened_does_not_tell_its_password(tmp_path: Path) -> None:
+async def test_a_ledger_whose_server_is_away_is_said_without_its_password(tmp_path: Path) -> None:
+    """The console serves all the same: journals are kept, and it says what is wrong."""
     url = "postgresql://me:CANARY-word@127.0.0.1:1/none"
-    code, said = await refusal(await begin(tmp_path, **{LEDGER_ENV: url}))
+    process = await begin(tmp_path, **{LEDGER_ENV: url})
+    async with asyncio.timeout(100):
+        port = await ready_port(process)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        said = b""
+        while b"is away" not in said:
+            writer.write(b"GET /health/ready HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            said = await reader.readuntil(b"}")
+            await asyncio.sleep(0.02)
+        assert b" 503 " in said
+        writer.close()
+        process.terminate()
+        _, err = await process.communicate()
+    assert process.returncode == 0
+    assert b"The ledger's PostgreSQL at 127.0.0.1:1 is away: Connection refused." in err
+    assert b"CANARY" not in err + said
+
+
+async def test_a_ledger_that_is_none_is_refused_without_its_password(tmp_path: Path) -> None:
+    code, said = await refusal(await begin(tmp_path, **{LEDGER_ENV: "mysql://me:CANARY@x/y"}))
     assert code not in {0, None}
     assert "CANARY" not in said
