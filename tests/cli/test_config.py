@@ -132,7 +132,7 @@ def test_every_value_has_its_source(
 @pytest.mark.parametrize(
     ("table", "url", "said"),
     [
-        ("ledger", "postgresql://u:hunter2@db/x", "a postgresql:// URL does not work yet"),
+        ("ledger", "mysql://u:hunter2@db/x", '"postgresql://…", or "env:NAME" of a variable'),
         ("shared", "http://:hunter2@cache:6379", "or an address such as redis://host:6379"),
     ],
 )
