@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ship
@@ -152,7 +153,8 @@ def row_cost(exchanges: int = 8000) -> RowCost:
         data = Path(folder)
         Ledger.open("sqlite", data).close()
         empty = (data / FILE).stat().st_size
-        cpu_us = ship.shipped_us(data, exchanges, 100, LIMIT)
+        options = SimpleNamespace(exchanges=exchanges, batch=LIMIT)
+        cpu_us = ship.shipped_us(ship.Lite(), data, "sqlite", options, 100)
         journal = sum(path.stat().st_size for path in (data / "journal").iterdir())
         grown = sum(path.stat().st_size for path in data.glob(f"{FILE}*")) - empty
         return RowCost(cpu_us, grown / exchanges, _journal_bytes(exchanges, journal))
