@@ -21,7 +21,11 @@ def command() -> None:
     """Move the ledger between SQLite and PostgreSQL, or write its days to Parquet files."""
 
 
-@command.command("copy", epilog="Example: lightgate ledger copy sqlite env:LEDGER_URL")
+@command.command(
+    "copy",
+    short_help="Copy it to another database, and compare.",
+    epilog="Example: lightgate ledger copy sqlite env:LEDGER_URL",
+)
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @click.option("--data", type=click.Path(path_type=Path), help='Data folder that "sqlite" means.')
@@ -55,7 +59,11 @@ def copy(
     )
 
 
-@command.command("archive", epilog="Example: lightgate ledger archive --out archive")
+@command.command(
+    "archive",
+    short_help="Write its days as Parquet files.",
+    epilog="Example: lightgate ledger archive --out archive",
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the files.")
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of the gateway.")
 @config_option
