@@ -63,9 +63,10 @@ function picture(place, map, known) {
   });
   if (steps.length) steps.push([right, steps[steps.length - 1][1]]);
   made.append(svg("path", { d: path(steps), class: "edge" }));
-  const taken = /** @type {{x: number, y: number, w: number}[]} */ ([]);
   const order = [...known].sort((a, b) => Number(b.place === "edge") - Number(a.place === "edge"));
-  for (const row of order) made.append(pointMark(row, map, [x.at(Number(row.cost_1k)), y.at(Number(row.y.v))], y, [PLOT.left, right], taken));
+  const spots = order.map((row) => /** @type {[number, number]} */ ([x.at(Number(row.cost_1k)), y.at(Number(row.y.v))]));
+  const taken = spots.map(([left, up]) => ({ x: left - 6, y: up + 4, w: 12 })); // no label covers a point
+  order.forEach((row, at) => made.append(pointMark(row, map, spots[at], y, [PLOT.left, right], taken)));
   place.replaceChildren(made);
 }
 
@@ -87,7 +88,6 @@ function pointMark(row, map, at, y, sides, taken) {
     taken.push({ x: spot.start, y: spot.y, w });
     mark.append(svg("text", { x: spot.x, y: spot.y, class: `label${spot.side}` }, text));
   }
-  taken.push({ x: left - 6, y: up + 4, w: 12 });
   mark.addEventListener("focus", () => tell("read", words));
   mark.addEventListener("pointerenter", () => tell("read", words));
   return mark;

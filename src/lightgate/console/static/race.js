@@ -56,8 +56,10 @@ function estimate() {
   const agree = byId("agree");
   const dear = dollars > Number(terms.ask_above_usd);
   agree.hidden = !dear;
-  agree.querySelector("span")?.replaceChildren(`up to $${dollars.toFixed(2)} is fine`);
-  const said = chosen.size ? `At most $${money(dollars, dollars < 0.01 ? 5 : 2)} for ${chosen.size} ${chosen.size === 1 ? "lane" : "lanes"}` : "Choose a lane";
+  const digits = dollars < 0.1 ? 4 : 2;
+  const most = (Math.ceil(dollars * 10 ** digits) / 10 ** digits).toFixed(digits); // never below the bill
+  agree.querySelector("span")?.replaceChildren(`up to $${most} is fine`);
+  const said = chosen.size ? `At most $${most} for ${chosen.size} ${chosen.size === 1 ? "lane" : "lanes"}` : "Choose a lane";
   byId("estimate").textContent = `${said}${unknown.length ? `; the price of ${unknown.join(", ")} is not known` : ""}.`;
   /** @type {HTMLButtonElement} */ (byId("go")).disabled = !chosen.size || chosen.size > terms.most_lanes || (dear && !field("agreed").checked) || running !== null;
 }
