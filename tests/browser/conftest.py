@@ -97,9 +97,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(missing: Callable[[str], None]) -> Iterator[Browser]:
-    """Debian's Chromium."""
+    """Debian's Chromium, for the tests of one file.
+
+    Playwright keeps a loop of its own running in this thread: while it is there, no test of another
+    file can run one.
+    """
     from playwright.sync_api import sync_playwright
 
     path = shutil.which("chromium")
