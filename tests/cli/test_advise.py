@@ -121,10 +121,16 @@ def test_the_page_of_a_report_has_a_section_with_advice(tmp_path: Path) -> None:
     assert 'id="advice"' not in page.read_text("utf-8")
 
 
-def test_a_bill_without_second_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("--bill", "had a second attempt"), ("--cascades", "answered by a model with")],
+)
+def test_a_table_of_what_there_is_none_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, words: str
+) -> None:
     data = written(clean(SEED), tmp_path / "data")
-    assert main(["report", "--bill", "--data", str(data)]) == 0
-    assert "had a second attempt" in capsys.readouterr().err
-    assert main(["report", "--bill", "--data", str(data), "--json"]) == 0
+    assert main(["report", option, "--data", str(data)]) == 0
+    assert words in capsys.readouterr().err
+    assert main(["report", option, "--data", str(data), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == []
-    assert main(["report", "--bill", "--data", str(data), "--format", "csv"]) == 2
+    assert main(["report", option, "--data", str(data), "--format", "csv"]) == 2

@@ -81,6 +81,11 @@ class ReportPeriod(NamedTuple):
     help="Show what hedges and races cost and saved instead, by target and by key.",
 )
 @click.option(
+    "--cascades",
+    is_flag=True,
+    help="Show who answered in cascades instead, and what all at the dearest would have cost.",
+)
+@click.option(
     "--advice/--no-advice",
     default=True,
     show_default=True,
@@ -100,9 +105,11 @@ def command(**given: Any) -> None:
     """
     from lightgate.report.tables.speed_report import MIN_REQUESTS, SpeedQuestion, arranged, relaxed
 
-    if given["predictions"] or given["bill"]:
-        (_predictions if given["predictions"] else _bill)(given)
-        return
+    others = {"predictions": _predictions, "bill": _bill, "cascades": _cascades}
+    for option, show in others.items():
+        if given[option]:
+            show(given)
+            return
     out: Path | None = given["out"]
     shown = Shown(_form("json" if given["as_json"] else given["form"], out), out)
     period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
@@ -142,6 +149,31 @@ def _bill(given: dict[str, Any]) -> None:
         emit_table(columns, told, caption=MEANS if by == "key" else "")
         if by == "target":
             click.echo()
+
+
+def _cascades(given: dict[str, Any]) -> None:
+    """Show what cascades came to."""
+    from lightgate.provider.target import rates_at
+    from lightgate.report.money.cascades import HEADS, MEANS, cascade_cells, cascades
+
+    _table_only("--cascades", given)
+    period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
+    since = period.until - period.length
+    config = read_config(given["config_file"])
+    place = locate(config if given["data"] is None else None, given["data"])
+    with place.open_existing() as ledger:
+        rows = cascades(
+            ledger, since, period.until, lambda name: rates_at(name, config, period.until)
+        )
+    if given["as_json"] or given["form"] == "json":
+        emit_json({"since": _stamp(since), "until": _stamp(period.until), "rows": rows})
+        return
+    if not rows:
+        note('No request of this time was answered by a model with `policy = "cascade"`.')
+        return
+    columns = [Column("model"), Column("answered by")]
+    columns += [Column(title, "right") for title in HEADS]
+    emit_table(columns, [cascade_cells(row) for row in rows], caption=MEANS, names=2)
 
 
 def _table_only(option: str, given: dict[str, Any]) -> None:
