@@ -34,7 +34,8 @@ class Tree(NamedTuple):
 
     def environment(self, role: str, **more: str) -> dict[str, str]:
         """The variables of a run of pytest in this copy."""
-        paths = [str(self.root / "src"), str(self.root / "benchmarks")]
+        # The tests come first: packages of theirs have the names of programs here.
+        paths = [str(self.root / name) for name in ("src", "tests", "benchmarks")]
         return {
             **os.environ,
             **more,
