@@ -159,15 +159,15 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .redis/stamp .venv-ray/stamp
 	$(BIN)/python benchmarks/kill.py
 	$(BIN)/python benchmarks/nodes.py || test $$? -eq 6 # waits are measured on the clock: a busy machine misses them, and says which
 	$(BIN)/python benchmarks/batch_jobs.py
-	$(BIN)/python benchmarks/batch.py
-	$(BIN)/python benchmarks/batch.py --sequential --lines 1000
-	$(BIN)/python benchmarks/batch.py --kills 50 --lines 20000
+	$(BIN)/python benchmarks/batch_engine.py
+	$(BIN)/python benchmarks/batch_engine.py --sequential --lines 1000
+	$(BIN)/python benchmarks/batch_engine.py --kills 50 --lines 20000
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/fuzz.py
 	$(BIN)/python benchmarks/ship.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
 	$(BIN)/python benchmarks/ship.py --postgres || test $$? -eq 6 # as above
-	$(BIN)/python benchmarks/ledger.py --postgres || test $$? -eq 6 # as above
-	$(BIN)/python benchmarks/ledger.py --attempts 1000000 || test $$? -eq 6 # as above
+	$(BIN)/python benchmarks/ledger_questions.py --postgres || test $$? -eq 6 # as above
+	$(BIN)/python benchmarks/ledger_questions.py --attempts 1000000 || test $$? -eq 6 # as above
 	$(BIN)/python benchmarks/scale_model.py
 	$(BIN)/python benchmarks/scrape.py
 	$(BIN)/python benchmarks/rescue.py

@@ -40,7 +40,6 @@ from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
-sys.path.pop(0)  # here is ledger.py, and a package of the tests has the same name
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from browser import traffic
 

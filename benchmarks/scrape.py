@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-sys.path.pop(0)  # here is ledger.py, and a package of the tests has the same name
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from ledger.notes import attempt_note, settled

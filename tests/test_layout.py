@@ -119,3 +119,10 @@ def test_no_class_has_a_slot_that_its_base_has() -> None:
 def test_the_files_of_long_tests_are_there() -> None:
     tests = Path(__file__).parent
     assert [name for name in LONG if not (tests / name).is_file()] == []
+
+
+def test_no_benchmark_has_the_name_of_a_package_of_the_tests() -> None:
+    """Where both are on the path, the benchmark hides the package."""
+    packages = {path.name for path in Path(__file__).parent.iterdir() if path.is_dir()}
+    programs = {path.stem for path in (Path(__file__).parents[1] / "benchmarks").glob("*.py")}
+    assert not packages & programs

@@ -34,8 +34,7 @@ class Tree(NamedTuple):
 
     def environment(self, role: str, **more: str) -> dict[str, str]:
         """The variables of a run of pytest in this copy."""
-        # The tests come first: packages of theirs have the names of programs here.
-        paths = [str(self.root / name) for name in ("src", "tests", "benchmarks")]
+        paths = [str(self.root / "src"), str(self.root / "benchmarks")]
         return {
             **os.environ,
             **more,

@@ -167,7 +167,8 @@ async def test_a_provider_that_bills_far_more_than_asked_for_overdraws_nothing(
         assert {answer.status for answer in answers} == {200, 402}
         notes = [note.exchange for note in workers.settled()]
         assert len(notes) == sum(answer.status == 200 for answer in answers)
-        assert {note.worker for note in notes} == {0, 1}
+        # On a busy machine one of the two may have reserved all that there was.
+        assert {note.worker for note in notes} <= {0, 1}
         assert (
             Decimal("0.04") < Decimal(sum(note.cost_nano or 0 for note in notes)) / 10**9 <= budget
         )

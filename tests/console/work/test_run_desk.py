@@ -31,7 +31,8 @@ words = sys.argv[1:]
 out = pathlib.Path(words[words.index("--out") + 1])
 facts = {"words": words, "env": {n: v for n, v in os.environ.items() if "LIGHTGATE" in n}}
 print("begun", file=sys.stderr, flush=True)
-(out / "said.json").write_text(json.dumps(facts))
+(out / "said.new").write_text(json.dumps(facts))
+(out / "said.new").rename(out / "said.json")
 sys.stdin.read()
 """
 

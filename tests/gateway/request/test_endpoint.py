@@ -109,7 +109,7 @@ def test_what_is_read(path: str, expected: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "", "/v2/models", "/v1/models/..", "/v1/models/a//b", "/v1/models/%00",
+        "", "//", "/v2/models", "/v1/models/..", "/v1/models/a//b", "/v1/models/%00",
         "/v1/models/m:unknownVerb", "/v1beta/models/../x:generateContent", "/v1/requests/",
         "/v1/requests/" + "x" * 129, "/v1/responses/" + "x" * 201, "/v1/responses/a/b",
         "/v1/models/" + "x" * 257, "/metrics", "/chat", "/v1/v1/models",

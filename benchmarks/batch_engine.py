@@ -1,9 +1,9 @@
 """How well the gates of a batch job do, told nothing: against the best fixed concurrency.
 
-    python benchmarks/batch.py                    virtual time: limits-2026 and queues-2026
-    python benchmarks/batch.py --sequential       virtual time: one after the other, 8, 32, gates
-    python benchmarks/batch.py --compare TARGET   one after the other against in parallel, for real
-    python benchmarks/batch.py --kills 50 --lines 100000
+    python benchmarks/batch_engine.py                  virtual time: limits-2026 and queues-2026
+    python benchmarks/batch_engine.py --sequential     one after the other, 8, 32, gates
+    python benchmarks/batch_engine.py --compare TARGET one after the other, and in parallel
+    python benchmarks/batch_engine.py --kills 50 --lines 100000
 
 The first two run the real engine and gates against the simulated providers without sockets: the
 same figures on every machine. The third sends the same lines twice to any target of `lightgate

@@ -1,7 +1,7 @@
 """The console's questions to a ledger of millions of attempts, in milliseconds.
 
-    python benchmarks/ledger.py [--attempts 10000000] [--keep FILE] [--rounds 15] [--json]
-    python benchmarks/ledger.py --postgres [--attempts 100000000] [--rounds 15] [--json]
+    python benchmarks/ledger_questions.py [--attempts 10000000] [--keep FILE] [--rounds 15] [--json]
+    python benchmarks/ledger_questions.py --postgres [--attempts 100000000] [--rounds 15] [--json]
 
 The ledger has 14 days of traffic at 40 targets of 8 providers, evenly spread: rows and sums as the
 control process writes them, 2 % of them failures, 50 keys, 20 tags. Then it is asked as the pages
