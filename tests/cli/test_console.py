@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from full_disk import full_disk
 from lightgate.cli.in_force import write_in_force
 from lightgate.cli.launch import Launch
 from lightgate.cli.main import main
 from lightgate.console.admin.health import CONFIG_FILE
 from lightgate.console.admin.sign_in import FOLDER, SignIns, link_address
+from lightgate.errors import LightgateError
 from lightgate.gateway.process.lock import DataFolderLock, SupervisorState
 
 if TYPE_CHECKING:
@@ -139,3 +141,9 @@ def test_up_prints_a_link_on_a_terminal_alone(
     address, _, rest = Launch._sign_in(up).partition("#")
     assert address == "http://127.0.0.1:8081/enter"
     assert SignIns(tmp_path).redeem(rest.split()[0], "") is not None
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full_disk(monkeypatch)
+    with pytest.raises(LightgateError, match="cannot be written: No space left on device"):
+        write_in_force(tmp_path, None, {})

@@ -11,6 +11,7 @@ from lightgate.cli.examine import Examiner
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import parse_config, read_text
 from lightgate.console.admin.health import CONFIG_FILE, ConfigInForce, ConfigValue
+from lightgate.errors import LightgateError
 from lightgate.gateway.process.logs import Redactor, secrets_of
 from lightgate.ledger.store.keys import instant_text
 from lightgate.whole_file import put
@@ -44,4 +45,7 @@ def write_in_force(data: Path, path: Path | None, typed: Mapping[str, Any]) -> N
     kept = ConfigInForce(
         as_of=instant_text(SYSTEM.wall_ns()), file=None if path is None else name, rows=rows
     )
-    put(data / CONFIG_FILE, msgspec.json.encode(kept))
+    try:
+        put(data / CONFIG_FILE, msgspec.json.encode(kept))
+    except OSError as error:
+        raise LightgateError(f"{data / CONFIG_FILE} cannot be written: {error.strerror}.") from None
