@@ -37,7 +37,7 @@ async def test_what_one_machine_has_measured_the_next_beat_of_another_knows(
     told = other.forms.predict(TARGET, 0, SYSTEM.now_ns())
     assert 2.5 < told.ttft_ns / SECOND < 3.5
     assert told.fresh > 0.9  # a sample of now, on the clock of this machine
-    assert abs(form.last_ns + AHEAD - now) < SECOND
+    assert abs(form.last_ns + AHEAD - now) < 2 * SECOND  # the last sample is a second old
     assert 60 < told.speed_tps < 140
 
 
