@@ -156,8 +156,8 @@ def test_new_requests_wait_behind_a_button(visit: Visit, site: Site) -> None:
     assert page.locator("#rows tr a").first.inner_text() == first
     page.locator("#newer").click()
     page.locator("#newer[hidden]").wait_for(state="attached")
-    drawn(page)
-    assert page.locator("#rows tr a").first.inner_text() != first
+    changed = "(first) => document.querySelector('#rows tr a')?.textContent.trim() !== first"
+    page.wait_for_function(changed, arg=first)
 
 
 def test_keys_walk_to_a_waterfall_and_back(visit: Visit) -> None:
