@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from lightgate.config.model import Config
+    from lightgate.ledger.locate import LedgerPlace
     from lightgate.ledger.runs.run import Run
     from lightgate.ledger.store.hourly import HourlyRow, MachineUse
     from lightgate.ledger.store.queries import SpeedRow
@@ -130,15 +131,11 @@ def _bill(given: dict[str, Any]) -> None:
     """Show what second attempts cost and bought."""
     from lightgate.report.money.bill import HEADS, MEANS, bill, bill_cells
 
-    _table_only("--bill", given)
-    period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
-    since = period.until - period.length
-    config = read_config(given["config_file"])
-    place = locate(config if given["data"] is None else None, given["data"])
-    with place.open_existing() as ledger:
-        rows = bill(ledger, since, period.until)
-    if given["as_json"] or given["form"] == "json":
-        emit_json({"since": _stamp(since), "until": _stamp(period.until), "rows": rows})
+    asked = _table_asked("--bill", given)
+    with asked.place.open_existing() as ledger:
+        rows = bill(ledger, asked.since, asked.until)
+    if asked.as_json:
+        emit_json({"since": _stamp(asked.since), "until": _stamp(asked.until), "rows": rows})
         return
     if not rows:
         note("No request of this time had a second attempt beside the first.")
@@ -156,17 +153,12 @@ def _cascades(given: dict[str, Any]) -> None:
     from lightgate.provider.target import rates_at
     from lightgate.report.money.cascades import HEADS, MEANS, cascade_cells, cascades
 
-    _table_only("--cascades", given)
-    period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
-    since = period.until - period.length
-    config = read_config(given["config_file"])
-    place = locate(config if given["data"] is None else None, given["data"])
-    with place.open_existing() as ledger:
-        rows = cascades(
-            ledger, since, period.until, lambda name: rates_at(name, config, period.until)
-        )
-    if given["as_json"] or given["form"] == "json":
-        emit_json({"since": _stamp(since), "until": _stamp(period.until), "rows": rows})
+    asked = _table_asked("--cascades", given)
+    since, until = asked.since, asked.until
+    with asked.place.open_existing() as ledger:
+        rows = cascades(ledger, since, until, lambda name: rates_at(name, asked.config, until))
+    if asked.as_json:
+        emit_json({"since": _stamp(since), "until": _stamp(until), "rows": rows})
         return
     if not rows:
         note('No request of this time was answered by a model with `policy = "cascade"`.')
@@ -176,9 +168,24 @@ def _cascades(given: dict[str, Any]) -> None:
     emit_table(columns, [cascade_cells(row) for row in rows], caption=MEANS, names=2)
 
 
-def _table_only(option: str, given: dict[str, Any]) -> None:
+class TableAsked(NamedTuple):
+    """What one of the other tables is asked for: a period, a ledger, and the form."""
+
+    since: datetime
+    until: datetime
+    config: Config | None
+    place: LedgerPlace
+    as_json: bool
+
+
+def _table_asked(option: str, given: dict[str, Any]) -> TableAsked:
+    """Read what all of the other tables take; UsageError for a form that they do not have."""
     if given["out"] is not None or given["form"] not in {None, "table", "json"}:
         raise UsageError(f"{option} is a table, or JSON with --json.")
+    until, config = datetime.now(UTC), read_config(given["config_file"])
+    place = locate(config if given["data"] is None else None, given["data"])
+    as_json = given["as_json"] or given["form"] == "json"
+    return TableAsked(until - _length(given["last"]), until, config, place, as_json)
 
 
 def _predictions(given: dict[str, Any]) -> None:
@@ -186,15 +193,11 @@ def _predictions(given: dict[str, Any]) -> None:
     from lightgate.ledger.store.predictions import predictions
     from lightgate.report.tables.predictions import calibration, prediction_cells, prediction_data
 
-    _table_only("--predictions", given)
-    period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
-    since = period.until - period.length
-    config = read_config(given["config_file"])
-    place = locate(config if given["data"] is None else None, given["data"])
-    with place.open_existing() as ledger:
-        rows = calibration(predictions(ledger, since, period.until))
-    if given["as_json"] or given["form"] == "json":
-        emit_json(prediction_data(rows, _stamp(since), _stamp(period.until)))
+    asked = _table_asked("--predictions", given)
+    with asked.place.open_existing() as ledger:
+        rows = calibration(predictions(ledger, asked.since, asked.until))
+    if asked.as_json:
+        emit_json(prediction_data(rows, _stamp(asked.since), _stamp(asked.until)))
         return
     if not rows:
         note("No exchange of this time has a prediction: they are made by policies that learn.")

@@ -6,7 +6,6 @@ shows the code of its link as `authorization: Link CODE`: no body is read of str
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -17,6 +16,7 @@ from starlette.responses import Response
 
 from lightgate.console.admin.key_rows import KeyRow, key_row
 from lightgate.console.guard import AUTHOR, address_of, cookie_name, cookie_of
+from lightgate.console.site.body import BodyTooLong, whole_body
 from lightgate.errors import LightgateError
 from lightgate.gateway.served.key_desk import KeyDesk
 from lightgate.ledger.audit import Author, ChangeNote, note_change
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 MOST_BODY: Final = 64 * 1024  # bytes
-BODY_S: Final = 10.0  # for a whole body
 _JSON: Final = "application/json"
 _Count = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
 _Model = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -293,17 +292,14 @@ async def _read_wish(request: Request) -> KeyWish:
     """Read the terms that were sent; BadOrder says what is wrong with them."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         raise BadOrder("Send JSON: content-type: application/json.", status=415)
-    body = bytearray()
     try:
-        async with asyncio.timeout(BODY_S):
-            async for piece in request.stream():
-                body += piece
-                if len(body) > MOST_BODY:
-                    raise BadOrder(f"At most {MOST_BODY:,} bytes are read.", status=413)
+        body = await whole_body(request, MOST_BODY)
+    except BodyTooLong:
+        raise BadOrder(f"At most {MOST_BODY:,} bytes are read.", status=413) from None
     except TimeoutError:
         raise BadOrder("The body did not come in time.", status=408) from None
     try:
-        return msgspec.json.decode(bytes(body), type=KeyWish)
+        return msgspec.json.decode(body, type=KeyWish)
     except msgspec.ValidationError as error:
         field = str(error).partition("`$.")[2].partition("`")[0].partition("[")[0].partition(".")[0]
         if field in _SHOULD:

@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from lightgate.clock.ids import Ids
 from lightgate.console.guard import AUTHOR
+from lightgate.console.site.body import BodyTooLong, whole_body
 from lightgate.console.work.follow import RunFollower, RunProgress
 from lightgate.console.work.race import RaceFrame
 from lightgate.console.work.race_desk import Crowded, RaceAsked, RaceDesk
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 FOLLOW_S: Final = 1.0  # between two looks at a run
-BODY_S: Final = 10.0  # for a whole order
 MOST_BODY: Final = 256 * 1024  # bytes of an order
 _Order = TypeVar("_Order", bound=msgspec.Struct)
 
@@ -82,17 +82,14 @@ async def read_order(request: Request, kind: type[_Order]) -> _Order:
     """Read the JSON of an order; UsageError says what is wrong with it."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise UsageError("An order is JSON: content-type: application/json.")
-    body = bytearray()
     try:
-        async with asyncio.timeout(BODY_S):
-            async for piece in request.stream():
-                body += piece
-                if len(body) > MOST_BODY:
-                    raise UsageError(f"An order has at most {MOST_BODY:,} bytes.")
+        body = await whole_body(request, MOST_BODY)
+    except BodyTooLong:
+        raise UsageError(f"An order has at most {MOST_BODY:,} bytes.") from None
     except TimeoutError:
         raise UsageError("The order did not come in time.") from None
     try:
-        return msgspec.json.decode(bytes(body), type=kind)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise UsageError(f"{error}.") from None
     except msgspec.DecodeError:

@@ -5,7 +5,7 @@ What is SQLite's or PostgreSQL's own is in `ledger.database`.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import sqlalchemy as sa
@@ -22,7 +22,7 @@ from lightgate.ledger.store.file_watch import FileWatch
 from lightgate.ledger.store.schema import meta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -206,27 +206,23 @@ class Ledger:
             found = connection.execute(sa.text("SELECT version_num FROM alembic_version"))
             return found.scalar()
 
-    @contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
-        database = self._database
-        try:
-            with self._engine.connect() as connection:
-                reader = database.to_read(connection)
-                with reader.begin():
-                    yield reader
-        except database.errors as error:
-            raise self._failed(error, "read") from None
+    def _reading(self) -> AbstractContextManager[sa.Connection]:
+        return self._transaction(self._database.to_read, "read")
+
+    def _writing(self) -> AbstractContextManager[sa.Connection]:
+        return self._transaction(self._database.to_write, "written")
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        database = self._database
+    def _transaction(
+        self, prepare: Callable[[sa.Connection], sa.Connection], doing: str
+    ) -> Iterator[sa.Connection]:
         try:
             with self._engine.connect() as connection:
-                writer = database.to_write(connection)
-                with writer.begin():
-                    yield writer
-        except database.errors as error:
-            raise self._failed(error, "written") from None
+                prepared = prepare(connection)
+                with prepared.begin():
+                    yield prepared
+        except self._database.errors as error:
+            raise self._failed(error, doing) from None
 
     def _failed(self, error: BaseException, doing: str) -> Exception:
         failure = self._database.failed(error, doing)
