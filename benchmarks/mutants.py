@@ -6,8 +6,9 @@ A mutation is one small change: a comparison, a number, a condition, a call that
 noticed if a test of its package (tests/clock for clock/) fails. Nothing is changed in the working
 tree: copies are. Exit code 6 if fewer than 90 % are noticed, or if one is not that lies in code
 which masks secrets, checks keys, spends budgets or frames messages (mutation/guarded.txt).
-Mutations that change nothing that can be seen are listed, with the reason, in
-mutation/accepted.toml.
+Code that only a real server can test (mutation/needs.txt) is not judged where its tests were
+skipped for want of that server: it is counted, told, and not tried. Mutations that change nothing
+that can be seen are listed, with the reason, in mutation/accepted.toml.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Outcome(NamedTuple):
     line: int
     before: str
     after: str
-    verdict: str  # noticed, unnoticed, accepted
-    by: str  # the test that noticed, or the number of those that did not
+    verdict: str  # noticed, unnoticed, accepted, not judged
+    by: str  # the test that noticed, the number of those that did not, or what its tests need
     guarded: bool
 
 
@@ -73,10 +74,11 @@ class Candidate(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The accepted mutations, and the guarded places."""
+    """The accepted mutations, the guarded places, and those whose tests need a server."""
 
     accepted: frozenset[tuple[str, str, str]]
     guarded: tuple[str, ...]
+    needs: tuple[tuple[str, str], ...]  # a place, and a word of the reason why tests are skipped
 
     def accepts(self, named: Named, made: Mutation) -> bool:
         """Whether this mutation is in the list, by its function and its text."""
@@ -84,18 +86,33 @@ class Rules(NamedTuple):
 
     def guards(self, named: Named) -> bool:
         """Whether this lies in a guarded place: a file, or a function or class of it."""
-        whole = f"{named.path}:{named.scope}"
-        return any(
-            place in {named.path, whole} or whole.startswith(f"{place}.") for place in self.guarded
-        )
+        return any(_within(named, place) for place in self.guarded)
+
+    def lacks(self, named: Named, reasons: set[str]) -> str:
+        """What its tests need and this machine lacks, by the reasons of skipped tests; or empty."""
+        for place, word in self.needs:
+            if _within(named, place) and any(word in reason for reason in reasons):
+                return word
+        return ""
+
+
+def _within(named: Named, place: str) -> bool:
+    """Whether a mutation lies in a place: a file, or a function or class of it."""
+    whole = f"{named.path}:{named.scope}"
+    return place in {named.path, whole} or whole.startswith(f"{place}.")
 
 
 def rules() -> Rules:
     rows = tomllib.loads((HERE / "accepted.toml").read_text("utf-8")).get("accepted", [])
-    lines = (HERE / "guarded.txt").read_text("utf-8").splitlines()
-    places = (line.split("#")[0].strip() for line in lines)
     accepted = frozenset((row["in"], row["before"], row["after"]) for row in rows)
-    return Rules(accepted, tuple(place for place in places if place))
+    needs = [line.split(maxsplit=1) for line in _lines("needs.txt")]
+    return Rules(accepted, _lines("guarded.txt"), tuple((place, word) for place, word in needs))
+
+
+def _lines(name: str) -> tuple[str, ...]:
+    """The lines of a list, without its remarks."""
+    lines = (HERE / name).read_text("utf-8").splitlines()
+    return tuple(bare for line in lines if (bare := line.split("#")[0].strip()))
 
 
 class Worker:
@@ -233,14 +250,18 @@ def chosen(tree: Tree, asked: argparse.Namespace, known: Rules) -> list[Named]:
 def candidates(
     tree: Tree, names: list[Named], reached: Reach, known: Rules, most_s: float
 ) -> tuple[list[Candidate], list[Outcome]]:
-    """Make the mutations and choose their tests; those that are accepted are not tried."""
+    """Make the mutations and choose their tests; accepted ones and unjudged ones are not tried."""
     found, outcomes = [], []
     known_blocks = {}
+    reasons = {package: set(rows.values()) for package, rows in reached.left_out.items()}
     for named in names:
         source = (tree.source / named.path).read_text("utf-8")
         made = mutation(source, named.number)
         if known.accepts(named, made):
             outcomes.append(_outcome(named, made, "accepted", "", known))
+            continue
+        if lacking := known.lacks(named, reasons[named.path.split("/")[0]]):
+            outcomes.append(_outcome(named, made, "not judged", lacking, known))
             continue
         if named.path not in known_blocks:
             known_blocks[named.path] = blocks(source)
@@ -310,22 +331,32 @@ def _show(outcome: Outcome) -> None:
 def told(outcomes: list[Outcome], seconds: float) -> int:
     """Print the table; the exit code."""
     counts = Counter((one.package, one.verdict) for one in outcomes)
-    print(
-        f"\n{'package':10} {'tried':>6} {'noticed':>8} {'unnoticed':>10} {'accepted':>9} {'%':>6}"
-    )
+    heads = ("tried", "noticed", "unnoticed", "accepted", "not judged", "%")
+    print(f"\n{'package':10} " + " ".join(f"{head:>10}" for head in heads))
     totals = Counter(one.verdict for one in outcomes)
     for package in [*sorted({one.package for one in outcomes}), "all"]:
         row = totals if package == "all" else {v: counts[package, v] for v in totals}
         noticed, missed = row.get("noticed", 0), row.get("unnoticed", 0)
-        share = f"{100 * noticed / (noticed + missed):6.1f}" if noticed + missed else "     -"
         tries = noticed + missed
-        accepted = row.get("accepted", 0)
-        print(f"{package:10} {tries:6} {noticed:8} {missed:10} {accepted:9} {share}")
+        share = f"{100 * noticed / tries:.1f}" if tries else "-"
+        cells = (tries, noticed, missed, row.get("accepted", 0), row.get("not judged", 0), share)
+        print(f"{package:10} " + " ".join(f"{cell:>10}" for cell in cells))
+    unjudged = Counter((one.path, one.by) for one in outcomes if one.verdict == "not judged")
+    for (path, lacking), count in sorted(unjudged.items()):
+        print(f"not judged: {count} in src/lightgate/{path}: its tests need {lacking}")
     noticed, missed = totals["noticed"], totals["unnoticed"]
     guarded = [one for one in outcomes if one.guarded and one.verdict == "unnoticed"]
-    inside = sum(one.guarded and one.verdict != "accepted" for one in outcomes)
+    inside = sum(one.guarded and one.verdict in {"noticed", "unnoticed"} for one in outcomes)
     print(f"in guarded code: {inside} tried, {len(guarded)} unnoticed; {seconds:.0f} s")
     return LIMIT_EXIT if guarded or noticed < LEAST * (noticed + missed) else 0
+
+
+def tell_left_out(reached: Reach) -> None:
+    """Print which tests could not run here: what they alone would notice goes unnoticed."""
+    for package, rows in reached.left_out.items():
+        for reason, count in sorted(Counter(rows.values()).items()):
+            what = "fail or cannot be imported" if reason == "fails" else f"skipped: {reason}"
+            print(f"tests/{package}: {count} {what}", flush=True)
 
 
 def main() -> int:
@@ -348,6 +379,7 @@ def main() -> int:
         work = Path(folder)
         pristine = copy_tree(ROOT, work / "pristine")
         reached = reach(pristine, asked.packages, KEPT, asked.jobs, stale=asked.stale)
+        tell_left_out(reached)
         names = chosen(pristine, asked, known)
         found, outcomes = candidates(pristine, names, reached, known, asked.most)
         trees = []

@@ -48,6 +48,7 @@ class Mapper:
         self._rows: dict[str, dict[str, Any]] = {}
         self._first: dict[str, list[int]] = {}
         self._imported: list[int] = []
+        self._left_out: dict[str, str] = {}  # a test, or a file of tests, and why it did not run
 
     def _taken(self) -> list[int]:
         data = self._marks[:]
@@ -80,10 +81,23 @@ class Mapper:
         """Only tests that pass can notice anything."""
         if report.when == "call" and report.nodeid in self._rows:
             self._rows[report.nodeid]["passed"] = report.passed
+        self._leave_out(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be imported, or is skipped as a whole, is told."""
+        self._leave_out(report)
+
+    def _leave_out(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped:
+            why = report.longrepr
+            self._left_out[report.nodeid] = str(why[2] if isinstance(why, tuple) else why)
+        elif report.failed:
+            self._left_out[report.nodeid] = "fails"
 
     def pytest_sessionfinish(self) -> None:
         """Leave what was found to the program."""
-        self._out.write_text(json.dumps({"tests": self._rows, "imported": self._imported}))
+        found = {"tests": self._rows, "imported": self._imported, "left_out": self._left_out}
+        self._out.write_text(json.dumps(found))
 
 
 class Server:
@@ -97,6 +111,7 @@ class Server:
         """Serve instead of running the tests."""
         items = {item.nodeid: item for item in session.items}
         functions = _functions()
+        session.testsfailed = 0  # a file that cannot be imported has noticed nothing
         gc.collect()
         gc.freeze()
         for line in self._jobs:

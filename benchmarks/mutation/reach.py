@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mutation.operators import Mutation
 
 _PAGES: Final = "/test_docs_"  # files of tests that compare constants with pages
+_FETCHED: Final = (".redis",)  # programs that `make test` fetches, and git does not know
 
 
 class Tree(NamedTuple):
@@ -51,12 +52,17 @@ def copy_tree(root: Path, into: Path) -> Tree:
         if name and (root / name).is_file():
             (into / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, into / name)
+    for name in _FETCHED:
+        if (root / name).exists():
+            (into / name).symlink_to((root / name).resolve())
     return Tree(into)
 
 
 def pytest_command(package: str, *more: str) -> list[str]:
     """Run the tests of a package with the plugin of this folder."""
     plain = ["-q", "-p", "mutation.plugin", "-p", "no:cacheprovider", "-p", "no:terminalreporter"]
+    # A file of tests that cannot be imported here leaves the others to be run.
+    plain.append("--continue-on-collection-errors")
     return [sys.executable, "-m", "pytest", *plain, *more, f"tests/{package}"]
 
 
@@ -68,6 +74,7 @@ class Reach(NamedTuple):
     imported: frozenset[str]  # blocks that run at import
     functions: dict[str, list[str]]  # a name, and the blocks of the functions that mention it
     texts: dict[str, str]  # of the files of tests
+    left_out: dict[str, dict[str, str]]  # package, a test or file that did not run, and why
 
     def of(self, package: str, mutant: Mutation, path: str, mine: Blocks) -> list[str]:
         """The tests of a package that may notice a mutation, the quickest first.
@@ -169,6 +176,7 @@ def reach(tree: Tree, packages: list[str], kept: Path, jobs: int, *, stale: bool
     tests: dict[str, dict[str, list[str]]] = {}
     seconds: dict[str, float] = {}
     imported: set[str] = set()
+    left_out = {package: found.get("left_out", {}) for package, found in maps.items()}
     for package, found in maps.items():
         by_block: dict[str, list[str]] = defaultdict(list)
         for test, row in found["tests"].items():
@@ -181,7 +189,7 @@ def reach(tree: Tree, packages: list[str], kept: Path, jobs: int, *, stale: bool
         path.relative_to(tree.root).as_posix(): path.read_text("utf-8")
         for path in (tree.root / "tests").rglob("test_*.py")
     }
-    return Reach(tests, seconds, frozenset(imported), _mentions(tree.source), texts)
+    return Reach(tests, seconds, frozenset(imported), _mentions(tree.source), texts, left_out)
 
 
 def _map(tree: Tree, package: str, kept: Path, jobs: int, *, stale: bool) -> dict[str, Any]:
@@ -234,9 +242,11 @@ def _made(tree: Tree, package: str, jobs: int, files: list[str] | None = None) -
     subprocess.run(command, cwd=marked, env=environment, check=False, stdout=subprocess.DEVNULL)
     tests: dict[str, Any] = {}
     imported: set[int] = set()
+    left_out: dict[str, str] = {}
     for part in marked.glob("map-*.json"):
         found = json.loads(part.read_text("utf-8"))
         tests.update({name: row for name, row in found["tests"].items() if row["passed"]})
         imported.update(found["imported"])
+        left_out.update(found["left_out"])
     shutil.rmtree(marked)
-    return {"names": names, "tests": tests, "imported": sorted(imported)}
+    return {"names": names, "tests": tests, "imported": sorted(imported), "left_out": left_out}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-import duckdb
 import pytest
 from click.testing import CliRunner
 
@@ -24,6 +23,7 @@ from lightgate.ledger.store.store import Ledger
 from postgres import PASSWORD
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DAY = 86_400 * 1_000_000_000
@@ -91,7 +91,13 @@ def test_a_copy_goes_on_where_it_was_broken_off_and_a_difference_is_found(
         assert ("exchange_notes", 9) not in told
 
 
-def test_days_are_files_that_duckdb_reads(tmp_path: Path, ledger_url: str) -> None:
+def test_days_are_files_that_duckdb_reads(
+    tmp_path: Path, ledger_url: str, missing: Callable[[str], None]
+) -> None:
+    try:
+        import duckdb
+    except ImportError:
+        missing("DuckDB is not installed")
     with Ledger.open(ledger_url, tmp_path) as ledger:
         fill(ledger, tmp_path)
         made = list(archive_days(ledger, tmp_path / "out", T0 + 2 * DAY))
