@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from browser.conftest import drawn, findings, shot
+from console.work.test_runs import from_two_regions
+from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -92,3 +94,18 @@ def test_a_benchmark_is_started_followed_and_opened(signed_in: Visit) -> None:
     assert page.locator("#one tbody tr").count() == 2
     assert findings(page) == []
     shot(page, "runs-one")
+
+
+def test_a_run_from_two_regions_is_read_by_region(visit: Visit, site: Site) -> None:
+    RunFolder.create(site.data / "runs" / "far").write_run(from_two_regions())
+    page = visit("/runs?open=far")
+    medians = page.locator("#one tbody td[data-label='TTFT p50']")
+    assert medians.all_inner_texts() == ["100", "200"]
+    page.get_by_label("load from").select_option("west")
+    assert medians.all_inner_texts() == ["120", "220"]
+    assert "region=west" in page.url
+    assert findings(page) == []
+    page.reload()
+    drawn(page)
+    assert medians.all_inner_texts() == ["120", "220"]
+    shot(page, "runs-regions")

@@ -23,11 +23,13 @@ from lightgate.console.work.runs import (
 )
 from lightgate.errors import UsageError
 from lightgate.ledger.runs.folder import RunFolder
+from lightgate.ledger.runs.hosts import HostHealth
 from lightgate.ledger.runs.run import (
     CellSummary,
     CellVerdict,
     Estimate,
     Metric,
+    RegionCells,
     Run,
     TargetFacts,
 )
@@ -100,6 +102,49 @@ def test_one_run_has_cells_with_intervals_and_verdicts(tmp_path: Path) -> None:
     assert told.line == "lightgate bench lab/a lab/b --requests 40"
     (row,) = run_list(OwnGateway(tmp_path)).rows
     assert (row.best, row.ttft_p50.v, row.loads) == ("lab/b", 90, ("c=1", "c=8"))
+
+
+def from_two_regions() -> Run:
+    """A run whose load came from two hosts; the one in the west heard its first tokens later."""
+    facts: dict[str, Any] = {"provider": "lab", "base_url": "http://lab", "dialect": "openai"}
+    clock: dict[str, Any] = {"process": 0, "offset_ms": 5.0, "wall_offset_ms": 1.0}
+    return Run(
+        id="r", started="2026-11-16T12:00:00Z", finished="2026-11-16T12:01:00Z",
+        targets=(TargetFacts(name="lab/a", model="a", **facts),),
+        cells=(cell("lab/a", 8, 200), cell("lab/a", 1, 100)),
+        regions=(
+            RegionCells(region="east", cells=(cell("lab/a", 8, 180), cell("lab/a", 1, 80))),
+            RegionCells(region="west", cells=(cell("lab/a", 8, 220), cell("lab/a", 1, 120))),
+        ),
+        hosts=(
+            HostHealth(host="h1", region="east", bound_ms=0.25, **clock),
+            HostHealth(host="h2", region="west", bound_ms=9.5, **clock),
+        ),
+    )  # fmt: skip
+
+
+async def test_the_regions_of_a_run_stand_beside_the_whole(get: Get, tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "runs" / "far").write_run(from_two_regions())
+    told = one_run(tmp_path, "far")
+    assert [(one.region, one.load, one.ttft_p50.v) for one in told.cells] == [
+        ("", "c=1", 100), ("", "c=8", 200),
+    ]  # fmt: skip
+    assert [(one.region, one.load, one.ttft_p50.v) for one in told.regions] == [
+        ("east", "c=1", 80), ("east", "c=8", 180), ("west", "c=1", 120), ("west", "c=8", 220),
+    ]  # fmt: skip
+    assert told.health == [
+        "h1 in east: its clock is known to 0.25 ms.",
+        "h2 in west: its clock is known to 9.50 ms.",
+        (
+            "The clock of h2 is known to 9.5 ms only: its requests may have begun that much earlier"
+            " or later than those of other hosts."
+        ),
+    ]
+    sheet = await get("/api/runs/far.csv")
+    assert sheet.status == 200
+    assert [line.split(",")[0] for line in sheet.text.splitlines()] == [
+        "region", "", "", "east", "east", "west", "west",
+    ]  # fmt: skip
 
 
 def test_a_run_under_way_and_one_that_failed(tmp_path: Path) -> None:

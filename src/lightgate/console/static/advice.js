@@ -1,6 +1,6 @@
 // The ranked list of advice, each with its evidence, what gets worse, and how to do and check it.
 
-import { byId, element, whole } from "./draw.js";
+import { byId, element, whole, words } from "./draw.js";
 import { offerCsv } from "./shell.js";
 import { apiQuery, ask, bindFilters } from "./state.js";
 import { copyLine } from "./work.js";
@@ -24,15 +24,15 @@ function requests(row) {
 /** @param {any} row */
 function card(row) {
   const offered = row.state === "advised";
-  const made = element("li", "one", element("h2", "", `${row.kind}: ${row.model}`), element("p", "", row.finding));
+  const made = element("li", "one", element("h2", "", `${row.kind}: ${row.model}`), element("p", "", ...words(row.finding)));
   if (!offered) {
-    made.append(element("p", "soft", `${row.state === "refused" ? "Not offered: " : ""}${row.because}.`));
+    made.append(element("p", "soft", ...words(`${row.state === "refused" ? "Not offered: " : ""}${row.because}.`)));
     return made;
   }
   const figures = row.figures;
   made.append(
     element("dl", "facts", fact("seconds a request", figures["seconds a request"]), fact("dollars", figures.dollars), fact("effort", row.effort), fact("found by", figures.method), fact("n", whole(row.n))),
-    element("dl", "reasons", fact("what gets worse", row.worse || "nothing that was seen"), ...(row.rehearsed ? [fact("rehearsed", row.rehearsed)] : []), fact("check it", `${row.verify}: ${row.expect}`), fact("evidence", `${whole(row.n)} requests from ${row.since.slice(0, 10)} to ${row.until.slice(0, 10)}, ${row.query}.`, ...requests(row)), ...(row.excludes.length ? [fact("not with", row.excludes.join(", "))] : [])),
+    element("dl", "reasons", fact("what gets worse", ...words(row.worse || "nothing that was seen")), ...(row.rehearsed ? [fact("rehearsed", ...words(row.rehearsed))] : []), fact("check it", ...words(`${row.verify}: ${row.expect}`)), fact("evidence", `${whole(row.n)} requests from ${row.since.slice(0, 10)} to ${row.until.slice(0, 10)}, ${row.query}.`, ...requests(row)), ...(row.excludes.length ? [fact("not with", row.excludes.join(", "))] : [])),
     copyLine(row.apply.trimEnd()),
   );
   return made;

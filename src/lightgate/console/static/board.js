@@ -1,6 +1,6 @@
 // The speed board: one call fills it, one stream keeps its numbers fresh, and its order stays put.
 
-import { NONE, ago, byId, cell, element, gradeMark, interval, money, number, percent, settle, spark, whole } from "./draw.js";
+import { NONE, ago, byId, cell, element, gradeMark, interval, money, number, percent, settle, spark, usd, whole } from "./draw.js";
 import { drawGrades } from "./grades.js";
 import { hasPage, offerCsv, onKey } from "./shell.js";
 import { Live, apiQuery, ask, bindFilters, emptyState, setParameter } from "./state.js";
@@ -71,7 +71,7 @@ function fill(row, board, best, heading) {
     error.append(link("/requests", text, { outcome: "bad", ...period }));
     error.title = row.last_error.error ?? "";
   } else error.append(NONE);
-  const cost = cell(money(row.cost_1k, 3), "", row.usd_per_hour === null ? "" : `self-hosted at $${money(row.usd_per_hour, 2)} an hour`);
+  const cost = cell(money(row.cost_1k, 3), "", row.usd_per_hour === null ? "" : `self-hosted at ${usd(row.usd_per_hour, 2)} an hour`);
   cost.dataset.label = "$ per 1k req";
   const grade = element("td", "mark", gradeMark(row.grade));
   const count = element("td", "count", link("/requests", whole(row.n), { target: row.target, ...period }));

@@ -53,6 +53,17 @@ export function money(dollars, digits) {
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+/** Dollars in a sentence. @param {string|number|null} amount @param {number} digits */
+export function usd(amount, digits) {
+  const text = money(amount, digits);
+  return text.startsWith("<") ? `<$${text.slice(1)}` : text === NONE ? NONE : `$${text}`;
+}
+
+/** A sentence in which what stands between backticks is set as code. @param {string} text */
+export function words(text) {
+  return text.split("`").map((part, at) => (at % 2 ? element("code", "", part) : part));
+}
+
 /** @param {{v: number|null, lo: number|null, hi: number|null, n: number}} figure @param {string} unit */
 export function interval(figure, unit) {
   if (figure.v === null) return `too few samples: n ${whole(figure.n)}`;

@@ -1,7 +1,7 @@
 // Keys: who may send, what each has spent, and the life of a key from its making to its end.
 
 import { Refused, button, clock, dialog, failed, order, signedIn } from "./admin.js";
-import { NONE, ago, byId, cell, element, money, svg, whole } from "./draw.js";
+import { NONE, ago, byId, cell, element, money, svg, usd, whole } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
 import { ask, bindFilters, setParameter } from "./state.js";
 import { walkRows } from "./table.js";
@@ -322,7 +322,7 @@ function drawSpend(told) {
   const bound = told.searched_to ? ` Counted from single requests back to ${clock(told.searched_to)} UTC.` : "";
   byId("spend-title").textContent = `Spend by day and ${told.by}${of}`;
   const note = byId("spend-note");
-  note.replaceChildren(`$${money(told.total_usd, 4)} in ${whole(count)} days (UTC); $${money(lost, 4)} of it for losers of races and hedges.${bound}${told.by === "tag" ? " A request with several tags counts for each." : ""} `);
+  note.replaceChildren(`${usd(told.total_usd, 4)} in ${whole(count)} days (UTC); ${usd(lost, 4)} of it for losers of races and hedges.${bound}${told.by === "tag" ? " A request with several tags counts for each." : ""} `);
   if (only) {
     const all = /** @type {HTMLAnchorElement} */ (element("a", "", "All keys"));
     all.href = location.pathname;
@@ -355,12 +355,12 @@ function bars(told, days, groups, only) {
       if (high <= 0) return;
       y -= high;
       const name = series < 4 ? groups[series] : "others";
-      picture.append(svg("rect", { class: `s${series}`, x: (at * width + width * 0.1).toFixed(1), y: y.toFixed(1), width: (width * 0.8).toFixed(1), height: high.toFixed(1) }, svg("title", {}, `${day} ${name}: $${money(value, 4)}`)));
+      picture.append(svg("rect", { class: `s${series}`, x: (at * width + width * 0.1).toFixed(1), y: y.toFixed(1), width: (width * 0.8).toFixed(1), height: high.toFixed(1) }, svg("title", {}, `${day} ${name}: ${usd(value, 4)}`)));
     });
   });
   picture.append(svg("line", { class: "grid", x1: 0, x2: 1000, y1: 158, y2: 158 }));
-  if (limit) picture.append(svg("line", { class: "limit", x1: 0, x2: 1000, y1: 158 - (150 * limit) / most, y2: 158 - (150 * limit) / most }, svg("title", {}, `budget: $${money(limit, 2)} a day`)));
-  return element("div", "", element("p", "ends-of-axis", `up to $${money(most, 4)} a day${limit ? `; the dashed line is the budget, $${money(limit, 2)}` : ""}`), picture, element("p", "ends-of-axis", element("span", "", days[0]), element("span", "", days.at(-1) ?? "")));
+  if (limit) picture.append(svg("line", { class: "limit", x1: 0, x2: 1000, y1: 158 - (150 * limit) / most, y2: 158 - (150 * limit) / most }, svg("title", {}, `budget: ${usd(limit, 2)} a day`)));
+  return element("div", "", element("p", "ends-of-axis", `up to ${usd(most, 4)} a day${limit ? `; the dashed line is the budget, ${usd(limit, 2)}` : ""}`), picture, element("p", "ends-of-axis", element("span", "", days[0]), element("span", "", days.at(-1) ?? "")));
 }
 
 /** @param {string[]} groups @param {Map<string, number>} totals */
@@ -368,7 +368,7 @@ function legend(groups, totals) {
   const shownGroups = groups.slice(0, 4).map((group, at) => [group, totals.get(group) ?? 0, at]);
   const rest = groups.slice(4).reduce((sum, group) => sum + (totals.get(group) ?? 0), 0);
   if (groups.length > 4) shownGroups.push([`${groups.length - 4} others`, rest, 4]);
-  return element("ul", "key-list", ...shownGroups.map(([group, dollars, at]) => element("li", "", svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("rect", { class: `s${at}`, width: 12, height: 12, rx: 2 })), `${group} $${money(Number(dollars), 4)}`)));
+  return element("ul", "key-list", ...shownGroups.map(([group, dollars, at]) => element("li", "", svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("rect", { class: `s${at}`, width: 12, height: 12, rx: 2 })), `${group} ${usd(Number(dollars), 4)}`)));
 }
 
 /** @param {any} told */

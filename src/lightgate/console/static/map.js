@@ -1,7 +1,7 @@
 // Cost against speed: the map with its edge, a machine of one's own against APIs, the bill of second attempts.
 
 import { leaveOut, linear, logarithmic, offerNames, onWidth, path, tell, tickText, timeTicks, upAxis } from "./chart.js";
-import { NONE, byId, cell, element, interval, money, number, percent, svg, whole } from "./draw.js";
+import { NONE, byId, cell, element, interval, money, number, percent, svg, usd, whole } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
 import { apiQuery, ask, bindFilters, emptyState } from "./state.js";
 
@@ -96,8 +96,8 @@ function pointMark(row, map, at, y, sides, taken) {
 /** @param {MapPoint} row @param {any} map */
 function describe(row, map) {
   const place = { edge: "on the edge", behind: `behind ${row.beaten_by}`, open: `behind ${row.beaten_by}, but their intervals overlap` }[row.place] ?? "";
-  const own = row.usd_per_hour === null ? "" : `, self-hosted at $${money(row.usd_per_hour, 2)} an hour`;
-  return `${row.target}: $${money(row.cost_1k, 3)} per 1,000 requests, ${map.words} ${number(row.y.v)} ${map.unit} (${interval(row.y, map.unit)}), ${place}${own}`;
+  const own = row.usd_per_hour === null ? "" : `, self-hosted at ${usd(row.usd_per_hour, 2)} an hour`;
+  return `${row.target}: ${usd(row.cost_1k, 3)} per 1,000 requests, ${map.words} ${number(row.y.v)} ${map.unit} (${interval(row.y, map.unit)}), ${place}${own}`;
 }
 
 /** @param {MapPoint} row @param {any} map */
@@ -106,7 +106,7 @@ function pointRow(row, map) {
   name.href = `/time?${new URLSearchParams({ target: row.target })}`;
   name.textContent = row.target;
   const place = row.missing ? row.missing : { edge: "on the edge", behind: `behind ${row.beaten_by}`, open: `behind ${row.beaten_by}, intervals overlap` }[row.place] ?? "";
-  const price = { hourly: `$${money(row.usd_per_hour ?? "0", 2)} an hour`, override: "own prices", list: "list prices" }[row.price_source] ?? "as billed";
+  const price = { hourly: `${usd(row.usd_per_hour ?? "0", 2)} an hour`, override: "own prices", list: "list prices" }[row.price_source] ?? "as billed";
   return element("tr", row.missing ? "none" : "",
     element("td", "name", name),
     cell(money(row.cost_1k, 3)),
@@ -220,8 +220,8 @@ function verdict(told) {
   const count = rival.machines === 1 ? "One machine" : `${whole(rival.machines)} machines`;
   const when = rival.cheaper_from === null ? "It would never be cheaper at this price and capacity." : `One is cheaper from ${number(rival.cheaper_from * 100)} % of its capacity on: ${mtokText(Number(rival.tokens_per_month) / 1e6)} tokens a month.`;
   byId("verdict").replaceChildren(
-    element("b", own < api ? "kind faster" : "kind", `${count}, $${money(own, 0)} a month: $${money(Math.abs(own - api), 0)} ${less} than ${rival.api}, the cheapest API ${machine.in_ledger && same.length ? "with its model" : "here"}.`),
-    ` ${when} Filled to ${number(told.fill * 100)} %, 1,000 requests cost $${money(machine.per_1k, 3)} on it and $${money(rival.api_per_1k, 3)} there.`);
+    element("b", own < api ? "kind faster" : "kind", `${count}, ${usd(own, 0)} a month: ${usd(Math.abs(own - api), 0)} ${less} than ${rival.api}, the cheapest API ${machine.in_ledger && same.length ? "with its model" : "here"}.`),
+    ` ${when} Filled to ${number(told.fill * 100)} %, 1,000 requests cost ${usd(machine.per_1k, 3)} on it and ${usd(rival.api_per_1k, 3)} there.`);
 }
 
 /** @param {number} fill @param {number} mtok */

@@ -1,6 +1,6 @@
 // The race track: one prompt, several targets, every token at the instant the server stamped it with.
 
-import { NONE, byId, cell, element, money, number, whole } from "./draw.js";
+import { NONE, byId, cell, element, money, number, usd, whole } from "./draw.js";
 import { onKey } from "./shell.js";
 import { ask } from "./state.js";
 import { choices, heads, labelled, send } from "./work.js";
@@ -290,7 +290,7 @@ function result(frame) {
   const winner = ranked.find((one) => one.finish_place === 1);
   const spent = ranked.reduce((sum, one) => sum + Number(one.cost_usd ?? 0) + Number(one.loser_cost_usd ?? 0), 0);
   byId("verdict").textContent = `${frame.missing ?? ""} One race is no verdict: n is 1. A benchmark on the page Runs measures many.`.trim();
-  byId("state").textContent = winner ? `${winner.name} finished first after ${seconds(winner.t_last_ms)} s. The race cost $${money(spent, 5)}.` : "No lane gave a whole answer.";
+  byId("state").textContent = winner ? `${winner.name} finished first after ${seconds(winner.t_last_ms)} s. The race cost ${usd(spent, 5)}.` : "No lane gave a whole answer.";
   wake();
 }
 

@@ -1,6 +1,6 @@
 // Benchmark runs: the list, one with its curves, two compared, and one that is started and followed here.
 
-import { NONE, byId, cell, element, interval, money, number, percent, svg, whole } from "./draw.js";
+import { NONE, byId, cell, element, interval, money, number, percent, svg, whole, words } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
 import { ask, setParameter } from "./state.js";
 import { walkRows } from "./table.js";
@@ -74,7 +74,7 @@ function tellPicked() {
 function drawSchedules(told) {
   const box = byId("schedules");
   if (!told.rows.length) {
-    box.replaceChildren(element("p", "soft", "No benchmark is repeated. This adds one, and `lightgate schedule run` carries it out:"), copyLine(told.try_line));
+    box.replaceChildren(element("p", "soft", ...words("No benchmark is repeated. This adds one, and `lightgate schedule run` carries it out:")), copyLine(told.try_line));
     return;
   }
   const rows = told.rows.map((/** @type {any} */ one) => {
@@ -161,19 +161,38 @@ function drawOne(told) {
     element("p", "soft", `${row.state}, ${shortTime(row.started)} UTC, ${whole(row.requests)} requests. ${row.problem}`),
   ];
   for (const one of told.verdicts) {
-    parts.push(element("div", "finding", element("p", "", element("strong", "", one.name), ` ${one.sentence}`), ...(one.evidence.length ? [element("ul", "soft", ...one.evidence.map((/** @type {string} */ text) => element("li", "", text)))] : [])));
+    parts.push(element("div", "finding", element("p", "", element("strong", "", one.name), " ", ...words(one.sentence)), ...(one.evidence.length ? [element("ul", "soft", ...one.evidence.map((/** @type {string} */ text) => element("li", "", ...words(text))))] : [])));
   }
-  if (cells.length) {
-    parts.push(element("div", "curves", curve(cells, "ttft_p50", "first token, median, ms", names), curve(cells, "ttft_p95", "first token, p95, ms", names), curve(cells, "speed_p50", "speed, median, tok/s", names)), legend(names), cellTable(cells));
-  }
+  if (cells.length) parts.push(...measured(told, names));
   parts.push(...folded("Questions that people bring to a speed report", told.answers), ...folded("Notes", [...told.notes, ...told.health]));
   if (told.line) parts.push(copyLine(told.line));
   byId("one").replaceChildren(...parts);
 }
 
+/** Curves and table of all cells, or of one region where the load came from several. @param {any} told @param {string[]} names */
+function measured(told, names) {
+  const regions = [...new Set(told.regions.map((/** @type {any} */ one) => one.region))].map(String);
+  const box = element("div", "");
+  const choice = document.createElement("select");
+  choice.name = "region";
+  const draw = () => {
+    const cells = choice.value ? told.regions.filter((/** @type {any} */ one) => one.region === choice.value) : told.cells;
+    box.replaceChildren(element("div", "curves", curve(cells, "ttft_p50", "first token, median, ms", names), curve(cells, "ttft_p95", "first token, p95, ms", names), curve(cells, "speed_p50", "speed, median, tok/s", names)), legend(names), cellTable(cells));
+  };
+  choice.append(new Option("all regions", ""), ...regions.map((name) => new Option(name, name)));
+  const asked = new URLSearchParams(location.search).get("region") ?? "";
+  choice.value = regions.includes(asked) ? asked : "";
+  choice.addEventListener("change", () => {
+    setParameter("region", choice.value);
+    draw();
+  });
+  draw();
+  return regions.length ? [element("div", "filters", element("label", "", "load from ", choice)), box] : [box];
+}
+
 /** Sentences behind a word. @param {string} title @param {string[]} texts */
 function folded(title, texts) {
-  return texts.length ? [element("details", "", element("summary", "", title), element("ul", "", ...texts.map((text) => element("li", "", text))))] : [];
+  return texts.length ? [element("details", "", element("summary", "", title), element("ul", "", ...texts.map((text) => element("li", "", ...words(text)))))] : [];
 }
 
 /** @param {any[]} cells */

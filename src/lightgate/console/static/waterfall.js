@@ -1,6 +1,6 @@
 // One request on one axis of time: the gateway's own steps, then each attempt as a lane.
 
-import { NONE, element, money, number, step, svg, whole } from "./draw.js";
+import { NONE, element, money, number, step, svg, usd, whole } from "./draw.js";
 
 const WIDTH = 1000;
 const LANE = 32;
@@ -96,7 +96,7 @@ export function waterfall(told, close) {
     fact("whole", `${number(exchange.e2e_ms)} ms`),
     fact("overhead", `${number(exchange.overhead_ms)} ms`),
     fact("tokens in, out", `${exchange.tokens_in ?? NONE}, ${exchange.tokens_out ?? NONE}`),
-    fact("cost", exchange.cost_usd === null ? NONE : `$${money(exchange.cost_usd, 6)}`),
+    fact("cost", exchange.cost_usd === null ? NONE : `${usd(exchange.cost_usd, 6)}`),
     fact("policy", exchange.policy),
   );
   return element(

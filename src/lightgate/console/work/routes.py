@@ -63,7 +63,8 @@ def _run(context: ApiContext, _: Question, id_: str) -> OneRun:
 
 
 def _cell_rows(context: ApiContext, question: Question, id_: str) -> Iterator[dict[str, object]]:
-    for cell in _run(context, question, id_).cells:
+    run = _run(context, question, id_)
+    for cell in (*run.cells, *run.regions):
         yield sheet.flat(cell)
 
 

@@ -19,6 +19,7 @@ from lightgate.ledger.runs.folder import ATTEMPTS, RUN, RunFolder
 from lightgate.report.tables.arrange import loads, targets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from lightgate.bench.run.schedule import Schedule
@@ -72,8 +73,9 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunCell(msgspec.Struct, frozen=True, kw_only=True):
-    """One target under one load."""
+    """One target under one load; `region` is where the load came from, empty: all of it."""
 
+    region: str
     target: str
     load: str
     concurrency: int | None
@@ -103,10 +105,14 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OneRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with everything that its page shows; `line` is the command that made it."""
+    """A run with everything that its page shows; `line` is the command that made it.
+
+    `regions` has the cells once more for each region, where the load came from several.
+    """
 
     row: RunRow
     cells: list[RunCell]
+    regions: list[RunCell]
     verdicts: list[RunVerdict]
     answers: list[str]
     notes: list[str]
@@ -191,16 +197,15 @@ def one_run(data: Path, id_: str) -> OneRun:
     run = seen.run
     if run is None:
         return OneRun(
-            row=_row(seen), cells=[], verdicts=[], answers=[], notes=_said(seen.note), health=[],
-            setting={}, line="" if seen.note is None else seen.note.line,
+            row=_row(seen), cells=[], regions=[], verdicts=[], answers=[], notes=_said(seen.note),
+            health=[], setting={}, line="" if seen.note is None else seen.note.line,
         )  # fmt: skip
-    order = {load: at for at, load in enumerate(loads(run))}
-    names = targets(run)
-    cells = [cell for cell in run.cells if cell.target in names]
-    cells.sort(key=lambda cell: (names.index(cell.target), order[cell.load]))
     return OneRun(
         row=_row(seen),
-        cells=[_cell(cell) for cell in cells],
+        cells=_cells(run, run.cells),
+        regions=[
+            cell for part in run.regions for cell in _cells(run, part.cells, region=part.region)
+        ],
         verdicts=[
             RunVerdict(target=v.target, name=v.name, sentence=v.sentence, evidence=v.evidence)
             for v in run.verdicts
@@ -379,8 +384,18 @@ def _best(run: Run) -> CellSummary | None:
     return min(known, key=lambda cell: cell.value("ttft_ms", 0.5) or 0.0, default=None)
 
 
-def _cell(cell: CellSummary) -> RunCell:
+def _cells(run: Run, found: Iterable[CellSummary], region: str = "") -> list[RunCell]:
+    """The cells of the run's own targets, by target and load."""
+    order = {load: at for at, load in enumerate(loads(run))}
+    names = targets(run)
+    cells = [cell for cell in found if cell.target in names]
+    cells.sort(key=lambda cell: (names.index(cell.target), order[cell.load]))
+    return [_cell(cell, region) for cell in cells]
+
+
+def _cell(cell: CellSummary, region: str) -> RunCell:
     return RunCell(
+        region=region,
         target=cell.target,
         load=cell.load,
         concurrency=cell.concurrency,
@@ -415,14 +430,16 @@ def _figure(cell: CellSummary | None, metric: str, q: float) -> Figure:
 
 
 def _health(run: Run) -> list[str]:
-    health = run.health
-    if health is None:
-        return []
-    said = [f"Stamps are the {health.stamp_source}'s, on {health.cores} cores."]
-    if health.bound_p99_ms is not None:
-        said.append(f"The client saw 99 % of tokens within {health.bound_p99_ms:.2f} ms.")
-    if health.clock_steps:
-        said.append(f"The clock was set {health.clock_steps} times meanwhile.")
+    said = []
+    if (health := run.health) is not None:
+        said.append(f"Stamps are the {health.stamp_source}'s, on {health.cores} cores.")
+        if health.bound_p99_ms is not None:
+            said.append(f"The client saw 99 % of tokens within {health.bound_p99_ms:.2f} ms.")
+        if health.clock_steps:
+            said.append(f"The clock was set {health.clock_steps} times meanwhile.")
+    for one in run.hosts:
+        said.append(f"{one.host} in {one.region}: its clock is known to {one.bound_ms:.2f} ms.")
+        said.extend(one.doubts())
     return said
 
 
