@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lightgate.config.load import parse_config
-from lightgate.errors import UsageError
+from lightgate.errors import ConfigError, UsageError
 from lightgate.ledger.locate import DATA, LEDGER_ENV, LedgerPlace, locate
 from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.store import Ledger
@@ -60,3 +60,30 @@ def test_tables_are_made_in_a_process_of_their_own(tmp_path: Path) -> None:
 def test_a_look_makes_no_file(tmp_path: Path) -> None:
     assert not LedgerPlace("sqlite", tmp_path)._up_to_date()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_url_may_be_in_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = parse_config('[ledger]\nurl = "env:OUR_LEDGER"')
+    monkeypatch.setenv("OUR_LEDGER", " postgresql://x/y\n")
+    assert locate(config, tmp_path) == LedgerPlace("postgresql://x/y", tmp_path)
+    for value in ("", "  "):
+        monkeypatch.setenv("OUR_LEDGER", value)
+        with pytest.raises(ConfigError, match="the variable OUR_LEDGER, which is not set"):
+            locate(config, tmp_path)
+    monkeypatch.delenv("OUR_LEDGER")
+    with pytest.raises(ConfigError, match="not set"):
+        locate(config, tmp_path)
+
+
+def test_a_file_is_this_machines_own_and_a_server_is_not(tmp_path: Path) -> None:
+    assert LedgerPlace("sqlite", tmp_path).own
+    assert LedgerPlace(f"sqlite:///{tmp_path}/other.sqlite", tmp_path).own
+    assert not LedgerPlace("postgresql://x/y", tmp_path).own
+
+
+def test_a_file_is_opened_at_once_and_a_server_when_it_is_needed(tmp_path: Path) -> None:
+    LedgerPlace("sqlite", tmp_path).later().close()
+    assert (tmp_path / FILE).is_file()
+    away = LedgerPlace("postgresql://nobody@127.0.0.1:1/none", tmp_path).later(patience_s=0.1)
+    assert away.postgres is not None
+    away.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Via = Literal["cli", "session", "bearer", "password"]
 MOST_SHOWN: Final = 200  # entries of one page
-_encode: Final = msgspec.json.Encoder(decimal_format="string", order="sorted").encode
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class Author(NamedTuple):
@@ -88,7 +88,7 @@ def note_change(
 
 
 def read_audit(
-    connection: Connection, *, before: str = "", limit: int = MOST_SHOWN
+    connection: Connection, *, before: str | None = None, limit: int = MOST_SHOWN
 ) -> list[AuditEntry]:
     """The newest changes first; `before` is the id of the last one that was seen."""
     from lightgate.ledger.store.schema import audit

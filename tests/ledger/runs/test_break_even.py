@@ -137,11 +137,13 @@ def test_rows_are_sorted_by_machine_then_by_how_soon_it_pays() -> None:
         price = None if per_1k is None else Decimal(per_1k)
         return break_even_row(machine(name=own), ApiCost(api, price))
 
+    free = break_even_row(machine(name="a", per_1k=Decimal(0)), API)
     rows = [
-        row("b", "soon", "50"), row("a", "unknown", None), row("a", "never", "0.1"),
+        free, row("b", "soon", "50"), row("a", "unknown", None), row("a", "never", "0.1"),
         row("a", "late", "1"), row("a", "z", "5"), row("a", "y", "5"),
     ]  # fmt: skip
     found = [(one.hosted, one.api) for one in soonest_first(rows)]
     assert found == [
-        ("a", "y"), ("a", "z"), ("a", "late"), ("a", "never"), ("a", "unknown"), ("b", "soon"),
+        ("a", "api"), ("a", "y"), ("a", "z"), ("a", "late"), ("a", "never"),
+        ("a", "unknown"), ("b", "soon"),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from lightgate.clock.tokens import Tokens
 from lightgate.errors import ConfigError, UsageError
 from lightgate.ledger.runs.folder import ATTEMPTS, BURSTS, RUN, DiskFailed, RunFolder
 from lightgate.ledger.runs.recording import Recording
-from lightgate.ledger.runs.run import SCHEMA, CellSummary, Run
+from lightgate.ledger.runs.run import SCHEMA, CellSummary, Estimate, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,3 +128,31 @@ def test_a_full_disk_is_said_and_what_is_there_stays(
         folder.append(*measured(2))
     monkeypatch.undo()
     assert folder.attempts() == [first]
+
+
+def test_a_line_that_the_disk_took_in_part_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder.create(tmp_path)
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:-1]))
+    with pytest.raises(DiskFailed, match="cannot be written: the disk is full"):
+        folder.append(*measured(1))
+
+
+def test_answers_to_cases_are_lines_that_are_replaced_as_a_whole(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path)
+    first, second = (Estimate(q=0.5, n=n) for n in (1, 2))
+    folder.write_answers([first, second])
+    folder.write_answers([second, first])
+    lines = (tmp_path / "checks.jsonl").read_bytes().splitlines(keepends=True)
+    assert [msgspec.json.decode(line, type=Estimate) for line in lines] == [second, first]
+    assert all(line.endswith(b"}\n") for line in lines)
+
+
+def test_a_place_where_no_folder_can_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="file/run cannot be made: Not a directory"):
+        RunFolder.create(tmp_path / "file" / "run")
+    with pytest.raises(DiskFailed, match=r"checks\.jsonl cannot be written: Not a directory"):
+        RunFolder(tmp_path / "file").write_answers([])

@@ -12,7 +12,7 @@ from bench.test_rules import worked
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import ConfigError
-from lightgate.ledger.runs.history import VERSION, History, HistoryFailed
+from lightgate.ledger.runs.history import VERSION, History, HistoryFailed, scheduled_runs
 from lightgate.ledger.runs.run import Run
 
 if TYPE_CHECKING:
@@ -191,3 +191,28 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
     with History(path) as history:
         assert len(history.runs()) == 20
         assert len(history.attempts()) == 100
+
+
+def test_runs_of_schedules_are_read_oldest_first_and_only_the_newest(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+
+    def read(most: int = 9, since: str = "2026-01-02", until: str = "2026-01-05") -> list[str]:
+        found = scheduled_runs(path, since=since, until=until, most=most)
+        return [f"{name}:{run.id}" for name, run in found]
+
+    assert read() == []
+    assert not path.exists()
+    for day in range(1, 6):
+        keep(path, a_run(f"r-{day}", f"2026-01-0{day}T00:00:00Z"), [1.0], schedule=f"s{day}")
+    keep(path, a_run("by-hand", "2026-01-03T01:00:00Z"), [1.0], schedule="")
+    assert read() == ["s2:r-2", "s3:r-3", "s4:r-4"]
+    assert read(most=2) == ["s3:r-3", "s4:r-4"]
+    assert read(since="2026-01-02T00:00:00Z", until="2026-01-04T00:00:00Z") == ["s2:r-2", "s3:r-3"]
+
+
+def test_a_file_that_is_no_history_is_said_and_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(b"something else" * 100)
+    with pytest.raises(HistoryFailed, match=r"history.sqlite cannot be read: "):
+        scheduled_runs(path, since="", until="3", most=9)
+    assert path.read_bytes() == b"something else" * 100
