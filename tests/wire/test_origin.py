@@ -62,6 +62,8 @@ def test_good_urls(url: str, origin: Origin, path: str) -> None:
         "https://example.com/é",
         "https://" + "a" * 64 + ".example.com/",
         "https://" + "a." * 130 + "com/",
+        "https://" + "é" * 70 + ".example/",
+        "https://é..example/",
         "https://[::1/",
         "https://[::g]/",
         "https://[fe80::1%25eth0]/",

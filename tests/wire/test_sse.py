@@ -262,3 +262,15 @@ def test_a_name_belongs_to_one_event() -> None:
     splitter = SseSplitter()
     said = b"event: n\n\ndata: a\n\nevent:m\ndata: b\n\nid: 5\nretry: 3\ndata\n\n"
     assert splitter.feed(said) == [(b"", b"a"), (b"m", b"b"), (b"", b"")]
+
+
+def test_a_stream_may_begin_with_any_few_bytes() -> None:
+    mark = SseSplitter()
+    assert mark.feed(b"\xef\xbb\xbf") == []
+    assert (mark.at_rest, mark.pending) == (True, False)  # the mark is no part of an event
+    comment = SseSplitter()
+    comment.feed(b":\n")
+    assert (comment.comments, comment.at_rest) == (1, True)
+    begun = SseSplitter()
+    begun.feed(b"\xef\xbb")
+    assert (begun.at_rest, begun.pending) == (False, True)

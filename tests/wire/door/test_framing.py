@@ -84,10 +84,12 @@ def test_a_field_that_frames_stands_once(read: Read, name: bytes) -> None:
         (b"1", [b"keep-alive"], True),
         (b"1", [b"keep-alive, close"], False),
         (b"1", [b"x", b" close\t"], False),
+        (b"1", [b"close", b"x"], False),
         (b"1", [b"closer"], True),
         (b"0", [b"keep-alive"], True),
         (b"0", [b"Keep-Alive , x"], True),
         (b"0", [b"x"], False),
+        (b"0", [b"keep-alive", b"x"], True),
         (b"0", [b"keep-alive", b"close"], False),
     ],
 )

@@ -80,13 +80,13 @@ class _Item:
     """One key in a question: its requests, and what was used when it was asked."""
 
     __slots__ = ("asks", "keeps", "key", "period", "used")
+    period: int  # of the budget, when it was asked
+    used: tuple[int, int, int]
 
     def __init__(self, key: KeyRecord, *, keeps: bool = True) -> None:
         self.key = key
         self.keeps = keeps  # False: it is not in use, and its share is given back
         self.asks: list[_Ask] = []
-        self.period = 0
-        self.used = (0, 0, 0)
 
 
 class SharedCounters(SpendCounters):
