@@ -489,9 +489,11 @@ async def test_a_ledgers_sum_counts_in_its_own_period(desk: Desk, tmp_path: Path
     desk.counters.know_ledger(tmp_path)
     await desk.ask(WHOLE)
     assert desk.lane.last["ledger"] == 0
-    for bad in (b"", b"{", b"[]", b'{"a": 7}'):
-        (tmp_path / KNOWN).write_bytes(bad)
+    for bad in ("", "{", "[]", f'{{"{WHOLE.id}": 7}}', f'{{"{WHOLE.id}": ["x", 7]}}'):
+        (tmp_path / KNOWN).write_text(bad)
         desk.counters.know_ledger(tmp_path)
+    await desk.ask(WHOLE)
+    assert desk.lane.last["ledger"] == 0
     desk.counters.know_ledger(tmp_path / "nowhere")
 
 
@@ -507,27 +509,59 @@ async def test_a_client_that_leaves_takes_nothing(desk: Desk) -> None:
     assert desk.counters.own_part(WHOLE).held_tokens == 10
 
 
-async def test_a_client_that_leaves_after_it_was_let_in_gives_all_back(desk: Desk) -> None:
+async def leave_when_answered(desk: Desk, answer: Callable[[dict[str, Any]], list[Any]]) -> None:
+    """Ask, and leave after the answer has come and before it was looked at."""
     waits: list[asyncio.Task[Any]] = []
-    reply = plenty
 
     def answered(item: dict[str, Any]) -> list[Any]:
         asyncio.get_running_loop().call_soon(waits[0].cancel)
-        return reply(item)
+        return answer(item)
 
     desk.lane.answer = answered
     waits.append(asyncio.ensure_future(desk.ask(WHOLE)))
     await asyncio.wait(waits)
+    assert waits[0].cancelled()
+
+
+async def test_a_client_that_leaves_after_it_was_let_in_gives_all_back(desk: Desk) -> None:
+    await leave_when_answered(desk, plenty)
     part = desk.counters.own_part(WHOLE)
     assert (part.held_nano, part.held_tokens, part.spent_nano) == (0, 0, 0)
+    standing = desk.counters.standing(WHOLE.id)
+    assert standing is not None
+    assert (standing.tokens, standing.held_tokens) == (0, 0)
+
+
+async def test_a_client_that_leaves_after_a_refusal_gives_nothing_back(desk: Desk) -> None:
+    await desk.ask(WHOLE)
+    nothing = (0, 0, 0)
+    await leave_when_answered(
+        desk, lambda _item: [[3], [0], nothing, nothing, nothing, (0, 0, 0, 0, 0)]
+    )
+    part = desk.counters.own_part(WHOLE)
+    assert (part.held_nano, part.held_tokens) == (CENT, 10)
+
+
+async def test_a_client_that_leaves_a_machine_that_cannot_count_has_just_left(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise CounterFileFailed("The counter file cannot grow.")
+
+    def broken(_item: dict[str, Any]) -> list[Any]:
+        monkeypatch.setattr(SharedCounters, "own_part", fail)
+        return []
+
+    await leave_when_answered(desk, broken)
 
 
 async def test_the_newest_record_of_a_key_has_its_limits(desk: Desk) -> None:
     changed = msgspec.structs.replace(WHOLE, rpm=7, budget_usd=Decimal(2))
-    said = await asyncio.gather(desk.ask(WHOLE), desk.ask(changed), desk.ask(WHOLE, 3 * CENT))
+    said = await asyncio.gather(desk.ask(WHOLE), desk.ask(changed, 3 * CENT), desk.ask(changed))
     assert not any(said)
     item = desk.lane.last
-    assert item["asks"] == [[CENT, 10], [CENT, 10], [3 * CENT, 10]]
+    assert item["asks"] == [[CENT, 10], [3 * CENT, 10], [CENT, 10]]
+    assert (item["rpm"], item["budget"], item["tpm"]) == (7, 200 * CENT, 10_000)
     assert len(desk.lane.questions) == 1
 
 

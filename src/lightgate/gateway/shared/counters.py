@@ -145,8 +145,8 @@ class SharedCounters(SpendCounters):
         try:
             return await ask.future
         except asyncio.CancelledError:
-            done = ask.future.done() and not ask.future.cancelled()
-            if done and ask.future.result() is None:  # let in, but its client has gone
+            answered = not ask.future.cancelled() and ask.future.exception() is None
+            if answered and ask.future.result() is None:  # let in, but its client has gone
                 self.settle(key.id, nano_usd, 0, tokens, 0)
             raise
 
