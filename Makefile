@@ -77,33 +77,9 @@ endef
 .venv-deploy/stamp: requirements/deploy.txt .venv-uv/stamp
 	$(environment)
 
-# promtool reads the alert rules. Its Debian package is unpacked here: nothing is installed, and no rights are needed.
-.prometheus/stamp:
-	@mkdir -p .prometheus
-	@command -v promtool > /dev/null || { cd .prometheus && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; } \
-	  || echo "promtool cannot be fetched here; the tests that need it say so"
-	@touch $@
-
-# The browser of the console's tests: Debian's Chromium, installed where that is allowed.
-.chromium/stamp:
-	@mkdir -p .chromium
-	@command -v chromium > /dev/null || { test "$$(id -u)" = 0 && apt-get install -y -qq --no-install-recommends chromium > /dev/null; } \
-	  || echo "chromium cannot be installed here; the tests that need it say so"
-	@touch $@
-
-# PostgreSQL's server, for the tests of the ledger. It is installed where it is missing and this user may.
-.postgres/stamp:
-	@mkdir -p .postgres
-	@command -v initdb > /dev/null || ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { test $$(id -u) = 0 && apt-get -o DPkg::Lock::Timeout=300 update -qq \
-	  && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -qq --no-install-recommends postgresql > /dev/null; } \
-	  || echo "PostgreSQL cannot be installed here; the tests that need it say so"
-	@touch $@
-
-# The tests of several machines need a Redis or Valkey server, which is unpacked here in the same way.
-.redis/stamp:
-	@mkdir -p .redis
-	@command -v redis-server valkey-server > /dev/null || { cd .redis && apt-get download -qq redis-server redis-tools liblzf1 libjemalloc2 \
-	  && for deb in *.deb; do dpkg-deb -x $$deb .; done && rm *.deb; } || echo "redis-server cannot be fetched here; the tests that need it say so"
+# Servers, tools and the browser that the tests start, from Debian's packages; one after the other, since they share a lock.
+.debian/stamp: requirements/debian.sh
+	requirements/debian.sh .debian
 	@touch $@
 
 test: lint types layers unit
@@ -123,8 +99,8 @@ STRANGERS := $(foreach set,openai3 openai2,.venv-clients-$(set)/stamp) $(foreach
 
 .PHONY: prepared clients
 prepared: $(VENV)/test.stamp
-	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp .prometheus/stamp \
-	  .venv-deploy/stamp .node-helm/stamp .chromium/stamp .redis/stamp .postgres/stamp
+	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp .debian/stamp \
+	  .venv-deploy/stamp .node-helm/stamp
 
 # Run every client that nobody here wrote, and write what came of it into docs/reference/clients.md.
 clients: prepared
@@ -134,7 +110,7 @@ unit: prepared
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 4 $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
-soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .redis/stamp .venv-ray/stamp
+soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .debian/stamp .venv-ray/stamp
 	$(BIN)/lightgate selftest
 	$(BIN)/python benchmarks/reader.py
 	$(BIN)/python benchmarks/simulator.py
@@ -195,4 +171,4 @@ lock: $(VENV)/test.stamp
 	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-* .node-* .prometheus .chromium .redis .postgres .shots .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* .node-* .debian .shots .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -512,7 +512,7 @@ def main() -> int:
         port, _, to = options.proxy.partition(":")
         asyncio.run(carry(int(port), int(to)))
     if program() is None:
-        sys.stderr.write("There is no redis-server: `make .redis/stamp` fetches one.\n")
+        sys.stderr.write("There is no redis-server: `make .debian/stamp` fetches one.\n")
         return 3
     with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(run(options, Path(folder)))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 PYTHON = sys.executable
+FETCHED = HERE.parent / ".debian" / "usr" / "sbin"  # what `make .debian/stamp` fetches
 TICK_US = 1e6 / os.sysconf("SC_CLK_TCK")
 CORES = sorted(os.sched_getaffinity(0))  # the first for what is tested, the last for the load
 CONNECTIONS = 32
@@ -109,6 +110,11 @@ def free_port() -> int:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
         return port
+
+
+def nginx_program() -> str:
+    """The path of nginx, or nothing where there is none."""
+    return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:{FETCHED}") or ""
 
 
 # What /proc says
@@ -268,8 +274,15 @@ def starters(
         user = "user root;" if os.geteuid() == 0 else ""
         text = NGINX.format(folder=folder, port=port, upstream=upstream, user=user)
         (folder / "nginx.conf").write_text(text, "ascii")
-        program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or ""
-        command = [program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", "stderr"]
+        command = [
+            nginx_program(),
+            "-c",
+            str(folder / "nginx.conf"),
+            "-p",
+            str(folder),
+            "-e",
+            "stderr",
+        ]
         return Subject("nginx", port, command, "worker process")
 
     def bare() -> Subject:

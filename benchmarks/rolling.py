@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -78,7 +77,7 @@ class Balancer:
         self._write()
         user = "user root;" if os.geteuid() == 0 else ""
         (folder / "nginx.conf").write_text(WHOLE.format(folder=folder, user=user), "ascii")
-        program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or ""
+        program = overhead.nginx_program()
         self._words = [program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", "stderr"]
         self.subject = overhead.Subject("nginx", self.port, self._words)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 ROOT = Path(__file__).parents[1]
-OWN = ROOT / ".redis" / "usr"  # that `make test` puts there
+OWN = ROOT / ".debian" / "usr"  # that `make test` puts there
 READY_S = 20.0
 
 

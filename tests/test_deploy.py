@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
 TESTS = ROOT / "deploy" / "prometheus" / "alerts_test.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "lightgate.json"
-OWN = ROOT / ".prometheus" / "usr" / "bin" / "promtool"  # that `make test` puts there
+OWN = ROOT / ".debian" / "usr" / "bin" / "promtool"  # that `make test` puts there
 SCRAPED = {"instance", "job"}  # labels that Prometheus adds
 LABELS = {"up": SCRAPED}
 for meter in METERS:

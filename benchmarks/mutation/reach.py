@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mutation.operators import Mutation
 
 _PAGES: Final = "/test_docs_"  # files of tests that compare constants with pages
-_FETCHED: Final = (".redis",)  # programs that `make test` fetches, and git does not know
+_FETCHED: Final = (".debian",)  # programs that `make test` fetches, and git does not know
 
 
 class Tree(NamedTuple):

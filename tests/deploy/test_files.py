@@ -103,7 +103,7 @@ def test_prometheus_of_the_compose_file_knows_the_gateway(tmp_path: Path) -> Non
     assert job["job_name"] == "lightgate"  # that the alerts and the dashboard ask for
     assert job["static_configs"] == [{"targets": ["gateway:8081"]}]
     assert job["authorization"]["credentials_file"] == "/run/secrets/console"
-    program = shutil.which("promtool") or str(ROOT / ".prometheus" / "usr" / "bin" / "promtool")
+    program = shutil.which("promtool") or str(ROOT / ".debian" / "usr" / "bin" / "promtool")
     if Path(program).exists():
         shutil.copy(DEPLOY / "prometheus" / "alerts.yml", tmp_path)
         (tmp_path / "prometheus.yml").write_text((COMPOSE.parent / "prometheus.yml").read_text())
@@ -137,11 +137,9 @@ def test_the_units_start_and_reload_what_there_is(unit: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_systemd_takes_the_units(
-    unit: Path, tmp_path: Path, missing: Callable[[str], None]
-) -> None:
+def test_systemd_takes_the_units(unit: Path, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
-        missing("systemd-analyze is not installed.")
+        pytest.skip("There is no systemd here.")
     copy = tmp_path / unit.name
     copy.write_text(unit.read_text().replace(PROGRAM, "/bin/true"))
     told = verified(copy)
@@ -157,9 +155,9 @@ def verified(unit: Path) -> str:
     return "\n".join(line for line in done.stderr.splitlines() if unit.name in line)
 
 
-def test_the_gateway_is_not_exposed(tmp_path: Path, missing: Callable[[str], None]) -> None:
+def test_the_gateway_is_not_exposed() -> None:
     if shutil.which("systemd-analyze") is None:
-        missing("systemd-analyze is not installed.")
+        pytest.skip("There is no systemd here.")
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold=20",
          DEPLOY / "systemd" / "lightgate.service"],
@@ -186,9 +184,10 @@ def test_the_workflow_asks_the_program_what_it_can_answer() -> None:
 
 
 def test_nginx_takes_its_configuration(tmp_path: Path, missing: Callable[[str], None]) -> None:
-    program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin")
+    own = ROOT / ".debian" / "usr" / "sbin"  # where `make test` puts it
+    program = shutil.which("nginx", path=f"{own}:/usr/sbin:/usr/bin:/usr/local/bin")
     if program is None:
-        missing("nginx is not installed.")
+        missing("nginx is not installed: `make test` fetches it where apt-get is there")
     text = (DEPLOY / "nginx" / "lightgate.conf").read_text().replace("listen 80;", "listen 8080;")
     assert "non_idempotent" not in re.sub(r"#.*", "", text)  # nothing is paid twice
     (tmp_path / "lightgate.conf").write_text(text)
