@@ -107,7 +107,7 @@ clients: prepared
 	PYTHONPATH=tests $(BIN)/python -m strangers.page
 
 unit: prepared
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 4 $(TEST)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 4 $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
 soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .debian/stamp .venv-ray/stamp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,16 +50,44 @@ LONG = (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
     from own_time import OwnTime
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let every worker begin to collect at another place of a folder.
+
+    In a fresh clone each file of tests is compiled once, which takes longer than its import: each
+    worker then compiles other files, and finds those of the others compiled.
+    """
+    report = yield
+    if isinstance(collector, pytest.Directory) and report.passed:
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        first = len(report.result) * worker // workers
+        report.result = report.result[first:] + report.result[:first]
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long files first; the order within a file stays."""
+    """Put the long files first, the others by name; the order within a file stays."""
     here = Path(__file__).parent
     places = {here / name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path, len(LONG)))
+    items.sort(key=lambda item: (places.get(item.path, len(LONG)), item.path))
+
+
+def pytest_collection_finish() -> None:
+    """Set half a million objects of the collected tests aside.
+
+    The collector of garbage would look at all of them again, for a quarter of a second, whenever
+    a test collects.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ import re
 import shlex
 import signal
 import socket
-import subprocess
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from lightgate.bench.rehearse import rehearse
 from lightgate.cli.main import cli
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
@@ -221,21 +222,54 @@ async def test_a_simulated_provider_is_examined_and_benched(
     assert (tmp_path / "runs" / "first" / "report.html").exists()
 
 
-def rehearsed(world: str) -> tuple[str, dict[str, Any]]:
-    """The row of the README that names a rehearsal of this world, and what the command prints."""
+def named_rehearsal(world: str) -> tuple[str, list[str]]:
+    """The row of the README that names a rehearsal of this world, and the words of the command."""
     row = next(
         line for line in README.splitlines() if f"`lightgate rehearse --world {world}" in line
     )
     (command,) = INLINE.findall(row)
-    done = subprocess.run(
-        [sys.executable, "-m", "lightgate", *words_of(command), "--json"],
-        capture_output=True, text=True, timeout=280, check=True,
-    )  # fmt: skip
-    return row, {one["policy"]: one for one in json.loads(done.stdout)["policies"]}
+    return row, words_of(command)
 
 
-def test_the_rehearsed_weather_is_that_of_the_command() -> None:
-    row, rows = rehearsed("T4")
+def rehearsed(words: list[str]) -> dict[str, Any]:
+    """What the command prints, by policy."""
+    done = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    return {one["policy"]: one for one in json.loads(done.stdout)["policies"]}
+
+
+@pytest.fixture
+def fewer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Leaves out policies that the command plays beside the chosen one, all but one."""
+
+    def only(name: str) -> None:
+        monkeypatch.setattr(rehearse, "EDGES", (name,))
+
+    return only
+
+
+@pytest.mark.parametrize("world", ["T4", "queue"])
+def test_a_rehearsed_policy_does_not_depend_on_those_beside_it(
+    world: str, fewer: Callable[[str], None]
+) -> None:
+    """The tests below need two policies of ten, and play no other."""
+    _, words = named_rehearsal(world)
+    whole = rehearsed([*words, "--requests", "100"])
+    for name in (rehearse.FIXED, rehearse.ORACLE):
+        fewer(name)
+        few = rehearsed([*words, "--requests", "100"])
+        assert few.keys() == {name, "chat, hedge auto"}
+        beside = {"x_oracle", "x_oracle_end"}
+        for policy, row in few.items():
+            assert {k: v for k, v in row.items() if k not in beside} == {
+                k: v for k, v in whole[policy].items() if k not in beside
+            }
+
+
+def test_the_rehearsed_weather_is_that_of_the_command(fewer: Callable[[str], None]) -> None:
+    fewer(rehearse.FIXED)
+    row, words = named_rehearsal("T4")
+    rows = rehearsed(words)
     fixed, ours = rows["fixed-best"], rows["chat, hedge auto"]
     shares = [f"{100 * one['over_1s']['mean']:.1f} %" for one in (fixed, ours)]
     assert f"**{' down to '.join(shares)}**" in row
@@ -245,8 +279,10 @@ def test_the_rehearsed_weather_is_that_of_the_command() -> None:
     assert f"for {' to '.join(spent)} % more money" in row
 
 
-def test_the_rehearsed_queue_is_that_of_the_command() -> None:
-    row, rows = rehearsed("queue")
+def test_the_rehearsed_queue_is_that_of_the_command(fewer: Callable[[str], None]) -> None:
+    fewer(rehearse.ORACLE)
+    row, words = named_rehearsal("queue")
+    rows = rehearsed(words)
     ours, knows = rows["chat, hedge auto"]["ttft_p95_s"], rows["oracle"]["ttft_p95_s"]
     assert f"**{ours['mean']:.2f} s** beside {knows['mean']:.2f} s" in row
 

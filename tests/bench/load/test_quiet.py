@@ -29,11 +29,13 @@ class Ring:
 @pytest.fixture(autouse=True)
 def _collecting() -> Iterator[None]:
     gc.enable()
+    gc.unfreeze()  # what tests/conftest.py has set aside
     gc.collect()
     Ring.alive = 0
     yield
     gc.enable()
-    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def rings(count: int) -> None:

@@ -38,7 +38,7 @@ class Spent(NamedTuple):
 
 def a_world(dice: random.Random) -> WorldSource:
     """Two to five targets whose prices differ a hundredfold, with stalls, and some traffic."""
-    made = scene("dear", SceneChanges(requests=dice.choice((100, 200, 400))))
+    made = scene("dear", SceneChanges(requests=dice.choice((50, 100, 200))))
     makers = {f"p{place}": _maker(dice) for place in range(dice.randint(2, 5))}
     world = msgspec.structs.replace(
         made.world, providers=makers, weather=Weather(stall=0.02, bad_mean_s=300.0)
