@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PIPX = ROOT / ".venv-pipx" / "bin" / "pipx"
+UV = ROOT / ".venv-uv" / "bin" / "uv"
 REQUIRE_ALL = "LIGHTGATE_REQUIRE_ALL"
 UNREACHABLE = ("NewConnectionError", "NameResolutionError", "ConnectTimeoutError")
 INSTALL_S = 400  # a package index may be slow
@@ -58,11 +59,24 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("wheel")
     install(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(home))
     (wheel,) = home.glob("*.whl")
-    install(sys.executable, "-m", "venv", str(home / "env"))
-    pip = (home / "env" / "bin" / "python", "-m", "pip", "-q", "--disable-pip-version-check")
-    install(*pip, "install", "--require-hashes", "-r", ROOT / "requirements" / "run.txt")
-    install(*pip, "install", "--no-deps", wheel)
+    install(sys.executable, "-m", "venv", "--without-pip", str(home / "env"))
+    fill(home / "env", "--require-hashes", "-r", ROOT / "requirements" / "run.txt")
+    fill(home / "env", "--no-deps", wheel)
     return home / "env" / "bin" / "lightgate"
+
+
+def fill(env: Path, *words: str | Path) -> None:
+    """Install into an environment: with uv, or with pip where uv is missing or has no index.
+
+    pipx, below, installs with pip.
+    """
+    python = str(env / "bin" / "python")
+    if UV.exists():
+        by_uv = [UV, "-q", "pip", "install", "--python", python, *words]
+        if not subprocess.run(by_uv, cwd=ROOT, capture_output=True, check=False).returncode:
+            return
+    pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "--python", python)
+    install(*pip, "install", "--no-compile", *words)
 
 
 @contextmanager
@@ -161,7 +175,7 @@ def test_pipx_installs_the_tree(tmp_path: Path, missing: Callable[[str], None]) 
     if not PIPX.exists():
         missing("There is no .venv-pipx: `make test` makes it.")
     places = {"PIPX_HOME": str(tmp_path / "home"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
-    install(PIPX, "install", ROOT, **places)
+    install(PIPX, "install", "--pip-args=--no-compile", ROOT, **places)
     command = tmp_path / "bin" / "lightgate"
     empty = tmp_path / "empty"
     empty.mkdir()
