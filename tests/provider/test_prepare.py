@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lightgate.dialect.errors import Untranslatable
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import DIALECTS
 from lightgate.dialect.request import Message, Request
@@ -86,6 +87,26 @@ def test_a_line_of_a_batch_is_mended_where_the_provider_deviates() -> None:
     body = b'{"model":"theirs","logprobs":false,"user":"u","seed":7,"messages":[]}'
     sent = prepare_own(other, DIALECTS["openai-chat"], body).payload.partition(b"\r\n\r\n")[2]
     assert msgspec.json.decode(sent) == {"model": "m", "random_seed": 7, "messages": []}
+
+
+def test_a_field_that_a_line_cannot_do_without_is_named_with_its_provider() -> None:
+    quirks = Quirks(refuses=("logprobs",))
+    row = Provider(name="x", title="Exact", base_url="https://a.example", quirks=quirks)
+    other = msgspec.structs.replace(target(), provider=row)
+    with pytest.raises(Untranslatable, match="Exact cannot express the field 'logprobs'"):
+        prepare_own(other, DIALECTS["openai-chat"], b'{"logprobs":true,"messages":[]}')
+
+
+def test_speech_is_a_stream_of_bytes_and_embeddings_are_none() -> None:
+    row = Provider(
+        name="x", title="X", base_url="https://a.example", kinds=("chat", "speech", "embedding")
+    )
+    other = msgspec.structs.replace(target(), provider=row)
+    speech = Request(model="m", kind="speech", inputs=("hi",))
+    assert prepare(other, speech).streamed
+    assert not prepare(other, msgspec.structs.replace(speech, kind="embedding")).streamed
+    assert prepare(other, REQUEST).streamed
+    assert not prepare(other, msgspec.structs.replace(REQUEST, stream=False)).streamed
 
 
 def test_the_size_counts_the_pieces_that_follow() -> None:

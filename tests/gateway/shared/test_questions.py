@@ -231,6 +231,23 @@ async def test_what_is_granted_counts_once(desk: Desk) -> None:
     assert desk.store.members == 1
 
 
+async def test_what_was_taken_alone_and_what_is_refused_leave_the_advance_whole(desk: Desk) -> None:
+    def some(item: dict[str, Any]) -> list[Any]:
+        count = len(item["asks"])
+        advance = (4 * CENT, 4, 40)
+        return [[0, 3, 0][:count], [0] * count, LOTS, LOTS, advance, (0, 0, 0, 0, 0)]
+
+    desk.lane.answer = some
+    desk.store.lost("cut off")
+    assert await desk.ask(WHOLE, 3 * MILL, 20) is None
+    desk.store.state = "joined"
+    said = await asyncio.gather(*(desk.ask(WHOLE, (n + 1) * CENT, 10 + n) for n in range(3)))
+    assert [denied and denied.reason for denied in said] == [None, "budget", None]
+    await desk.ask(WHOLE)
+    assert desk.lane.last["may_take"] == [4 * CENT, 4, 40]
+    assert desk.lane.last["requests"] == 3
+
+
 async def test_the_only_worker_has_all_of_its_share_at_once(desk: Desk) -> None:
     desk.lane.members = 1
     desk.lane.answer = lambda item: [
@@ -255,6 +272,25 @@ async def test_a_store_that_is_away_is_not_asked_and_a_small_part_is_taken(desk:
     assert (await desk.ask(WHOLE, MILL, 1)) is not None
     desk.clock.advance(1)
     assert (await desk.ask(WHOLE, MILL, 1)) is None
+
+
+async def test_a_minute_later_a_worker_on_its_own_may_take_as_much_again(desk: Desk) -> None:
+    desk.store.lost("cut off")
+    desk.clock.advance(3 * S)
+    for _ in range(2):
+        said = [await desk.ask(WHOLE, 0, 0) for _ in range(51)]
+        assert [denied and denied.reason for denied in said] == [None] * 50 + ["rpm"]
+        desk.clock.advance(61 * S)
+
+
+async def test_what_the_store_grants_must_fit_this_machine_too(desk: Desk) -> None:
+    desk.counters.load_spend(WHOLE.id, 100 * CENT - MILL)
+    denied = await desk.ask(WHOLE)
+    assert denied is not None
+    assert denied.reason == "budget"
+    assert await desk.ask(WHOLE, MILL) is None
+    await desk.ask(WHOLE, 0)
+    assert (desk.lane.last["requests"], desk.lane.last["held"]) == (1, MILL)
 
 
 async def test_a_refusal_of_the_workers_own_share_says_what_is_left(tmp_path: Path) -> None:
@@ -409,7 +445,7 @@ async def test_keys_in_use_are_told_about_and_the_others_given_back(desk: Desk) 
     assert len(desk.lane.questions) == count  # it was given back
     desk.counters.settle(WHOLE.id, 0, CENT, 0, 0)  # what is used later is told again
     await desk.counters.tell()
-    assert desk.lane.last["spent"] == 2 * CENT
+    assert (desk.lane.last["spent"], desk.lane.last["may_take"]) == (2 * CENT, [0, 0, 0])
 
 
 async def test_a_key_with_a_request_under_way_is_in_use(desk: Desk) -> None:
@@ -577,7 +613,19 @@ async def test_a_machine_that_cannot_count_says_so_to_every_request(
     desk.store.lost("cut off")
     with pytest.raises(CounterFileFailed):
         await desk.ask(WHOLE)
-    desk.store.state = "joined"
-    desk.lane.answer = lambda _item: []
-    with pytest.raises(CounterFileFailed):
-        await asyncio.wait_for(desk.ask(WHOLE), 20)
+
+
+async def test_a_machine_that_can_count_no_more_when_the_answer_comes_says_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise CounterFileFailed("The counter file cannot grow.")
+
+    def broken(_item: dict[str, Any]) -> list[Any]:
+        monkeypatch.setattr(SharedCounters, "own_part", fail)
+        return []
+
+    desk.lane.answer = broken
+    asks = (desk.ask(WHOLE), desk.ask(WHOLE))
+    said = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 20)
+    assert [type(one) for one in said] == [CounterFileFailed] * 2
