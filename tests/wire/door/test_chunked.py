@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+from typing import Any
+
 import pytest
 
 from lightgate.wire.door.chunked import EXTRA_BYTES, LINE_BYTES, ChunkedBody
@@ -48,7 +51,7 @@ def test_a_body_may_be_as_large_as_its_limit() -> None:
     assert fed(b"0\r\n\r\n", 0) == (b"", b"")
 
 
-@pytest.mark.parametrize("digits", ["1", "00000001", "A", "a", "F"])
+@pytest.mark.parametrize("digits", ["1", "00000001", "A", "a", "F", "10", "2b"])
 def test_sizes_are_hexadecimal(digits: str) -> None:
     size = int(digits, 16)
     raw = f"{digits}\r\n{'x' * size}\r\n0\r\n\r\n".encode()
@@ -98,3 +101,23 @@ def test_all_extensions_and_trailers_together_have_a_limit() -> None:
     says = (400, "The body's framing is out of proportion.")
     assert refused(full + b"0\r\n" + trailer + b"y\r\n") == says
     assert refused(full + chunk + b"1;e\r\n") == says
+
+
+def test_a_body_that_goes_to_a_sink_is_held_nowhere_else() -> None:
+    class Sink(BytesIO):
+        """Not the memory of the body itself, which is told by its type."""
+
+    class Elsewhere:
+        def __init__(self) -> None:
+            self._file = Sink()
+            self.write, self.tell = self._file.write, self._file.tell
+            self.getvalue = self._file.getvalue
+
+    sink: Any = Elsewhere()
+    body = ChunkedBody(100, "", sink)
+    assert body.untouched
+    assert body.feed(WHOLE) == b""
+    assert (sink.getvalue(), body.body) == (b"hello!", b"")
+    assert not body.untouched
+    with pytest.raises(RequestError, match="larger than 7 bytes"):
+        ChunkedBody(7, "", sink).feed(b"2\r\n")

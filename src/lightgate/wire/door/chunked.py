@@ -26,6 +26,7 @@ class ChunkedBody:
     """The body so far; `feed` takes reads until it returns the bytes after the end."""
 
     __slots__ = ("_body", "_extra", "_held", "_hint", "_left", "_limit", "_state")
+    _left: int  # bytes of the current chunk still to come
 
     def __init__(self, limit: int, hint: str, sink: BodySink | None = None) -> None:
         self._limit = limit
@@ -33,7 +34,6 @@ class ChunkedBody:
         # The memory of the one is not copied at the end, the other is no memory.
         self._body: BytesIO | BodySink = BytesIO() if sink is None else sink
         self._held = b""  # an unfinished line
-        self._left = 0  # bytes of the current chunk still to come
         self._extra = 0
         self._state = _LINE
 
