@@ -175,7 +175,7 @@ def test_a_whole_url_is_taken_for_its_path() -> None:
         (b"GET / HTTP/1.0", b"host: a/b\r\n", "The Host field is malformed."),
         (b"GET /#a HTTP/1.1", b"host: a\r\n", "A request target has no fragment."),
         (b"GET * HTTP/1.1", b"host: a\r\n", "The request target is malformed."),
-        (b"GET x HTTP/1.1", b"host: a\r\n", "The request target is malformed."),
+        (b"GET x HTTP/1.1", b"host: a\r\n", "The head of the request is malformed."),
         (b"GET ftp://a/ HTTP/1.1", b"host: a\r\n", "The request target is malformed."),
         (b"GET http://a@b/ HTTP/1.1", b"host: a\r\n", "The request target is malformed."),
         (b"GET http://b/ HTTP/1.1", b"host: a\r\n", "The request target and the Host field"),
