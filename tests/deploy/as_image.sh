@@ -12,7 +12,9 @@ mount --bind "$environment" /mnt/env
 mount --bind "$prefix" /mnt/python
 chown 10001:10001 /mnt/data
 ip link set lo up
-for place in / /mnt/env /mnt/python; do mount -o remount,bind,ro "$place"; done
+for place in / /mnt/env /mnt/python /tmp /var/tmp; do
+  ! mountpoint -q "$place" || mount -o remount,bind,ro "$place"
+done
 cd /mnt/data
 packages=$(echo /mnt/env/lib/python3*/site-packages)
 exec setpriv --reuid 10001 --regid 10001 --clear-groups --no-new-privs --bounding-set=-all \
