@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -108,14 +108,24 @@ class PostgresServer:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Freeze the server and all of its processes for a while: sockets stay open, and silent."""
-        pids = self._pids()
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        self.freeze()
         try:
             yield
         finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+            self.thaw()
+
+    def freeze(self) -> None:
+        """Stop the server and all of its processes where they are."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for pid in self._pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _pids(self) -> list[int]:
         if self._process is None:

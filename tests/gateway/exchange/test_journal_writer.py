@@ -26,6 +26,10 @@ class Disk:
     def short(self) -> bool:
         return self.room <= 2
 
+    @property
+    def tight(self) -> bool:
+        return self.room <= 4
+
     def write(self, note: Note) -> None:
         if not self.room:
             raise JournalFailed("The journal cannot be written: No space left on device.")
@@ -52,6 +56,16 @@ def test_what_is_under_way_is_written_when_no_more_is_admitted() -> None:
     disk.room = 100
     assert writer.accepts()
     assert (disk.kept[-1], writer.short, list(writer.waiting)) == (ends[2], False, [])
+
+
+def test_a_disk_that_gives_no_more_is_told_while_requests_are_still_admitted() -> None:
+    disk = Disk(5)
+    writer = JournalWriter(cast("Journal", disk))
+    assert not writer.tight()
+    writer.write(reserved("x-1"))
+    assert (writer.tight(), writer.accepts()) == (True, True)
+    disk.room = 100
+    assert not writer.tight()
 
 
 def test_a_writer_that_begins_on_a_full_disk_admits_nothing() -> None:

@@ -34,7 +34,9 @@ class Told:
         raise AssertionError
 
 
-async def test_readiness_names_the_workers_that_do_not_listen(rig: Rig) -> None:
+async def test_readiness_names_the_workers_that_do_not_listen(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     json = ((b"content-type", b"application/json"),)
     missing: list[str] = []
     gateway = Gateway(rig.state, rig.data, lambda: missing)
@@ -42,11 +44,16 @@ async def test_readiness_names_the_workers_that_do_not_listen(rig: Rig) -> None:
     gateway._ready(told)
     missing = ["worker-1", "console"]
     gateway._ready(told)
+    missing = []
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.state.journal, "tight", lambda: True)
+        gateway._ready(told)
     rig.state.draining = True
     gateway._ready(told)
     assert told.said == [
         (200, json, b'{"status":"ready"}'),
         (503, json, b'{"status":"not ready","not_ready":["worker-1","console"]}'),
+        (503, json, b'{"status":"disk full"}'),
         (503, json, b'{"status":"draining"}'),
     ]
     gateway.close()

@@ -214,7 +214,7 @@ async def test_a_worker_that_cannot_ask_takes_its_share_and_the_others_leave_it(
         await machine.beat()
     four[0].store.lost("cut off")
     # At first it takes its advance, or one request: the others may take all the rest.
-    assert await crowd(four[:1], record, 100, nano_usd=CENT) == {"": 1, "budget": 99}
+    assert await crowd(four[:1], record, 100, nano_usd=CENT) == {"": 1, "share": 99}
     lane = four[1].live._lane
     await lane.run("ZINCRBY", MEMBERS, "-3000", four[0].store.member)
     later = SYSTEM.now_ns() + 3_000_000_000

@@ -1,4 +1,4 @@
-"""Two machines with real workers and one server: limits, what is learned, answers, a kill."""
+"""Two machines with real workers and both stores: limits, what is learned, a kill, the books."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ from lightgate.gateway.process.sharing import FOLDER
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
 from lightgate.gateway.shared.live import FORM_S, IDLE_BEAT_S
 from lightgate.gateway.shared.store import SHARED_ENV
+from lightgate.ledger.journal.ship import Shipper
+from lightgate.ledger.store import schema
 from lightgate.ledger.store.keys import KeyTerms, new_key
+from lightgate.ledger.store.store import Ledger
 from sim.conftest import Line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from lightgate.ledger.store.keys import KeyRecord
     from redis_server import RedisServer
     from sim.conftest import Answer
 
 BEHIND = 503  # a worker that is late with its work takes no more
+SHARE = 429  # one that cannot ask the store has used its share of a budget
 SLOW, QUICK = "lab/plain!silence:0.2", "lab/plain"
 MODELS = f"""
 [models.kept]
@@ -53,9 +58,11 @@ BUDGET = KeyTerms(name="budget", budget_usd=Decimal("0.001"))
 class Nodes:
     """Machines with one worker each; what a key may do is the same on all of them."""
 
-    def __init__(self, machines: list[Workers], secrets: dict[str, str]) -> None:
+    def __init__(self, machines: list[Workers], keys: dict[str, tuple[str, KeyRecord]]) -> None:
         self.machines = machines
-        self.secrets = secrets
+        self.secrets = {name: secret for name, (secret, _) in keys.items()}
+        self.ids = {name: record.id for name, (_, record) in keys.items()}
+        self.book: list[tuple[str, Answer]] = []  # every request's key, and its answer
 
     async def ask(self, node: int, key: str, model: str = QUICK, **fields: Any) -> Answer:
         machine = self.machines[node]
@@ -65,6 +72,7 @@ class Nodes:
         headers = {"authorization": f"Bearer {self.secrets[key]}"}
         answer = await line.ask("POST", "/v1/chat/completions", json.dumps(body).encode(), headers)
         await line.close()
+        self.book.append((key, answer))
         return answer
 
     async def ready(self, node: int) -> dict[str, str]:
@@ -102,7 +110,7 @@ async def nodes(
         told = msgspec.structs.replace(read_snapshot(opened.data), keys=keys)
         put_snapshot(opened.data, told)
     await asyncio.gather(*(machine.start() for machine in machines))
-    found = Nodes(machines, {name: secret for name, (secret, _) in made.items()})
+    found = Nodes(machines, made)
     for node in range(2):
         await found.until(node, "joined")
     yield found
@@ -110,11 +118,14 @@ async def nodes(
         await machine.close()
 
 
-async def test_two_machines_with_one_store(nodes: Nodes, redis: RedisServer) -> None:
+async def test_two_machines_with_both_stores(
+    nodes: Nodes, redis: RedisServer, postgres_url: str
+) -> None:
     """One pair of machines for all of it: starting them takes longer than the questions."""
     await _learned(nodes)
     await _answers(nodes, redis)
     await _budget_and_kill(nodes, redis)
+    await _books(nodes, postgres_url)
 
 
 async def _learned(nodes: Nodes) -> None:
@@ -149,7 +160,9 @@ async def _budget_and_kill(nodes: Nodes, redis: RedisServer) -> None:
     assert one.status == 200
     asks = [nodes.ask(n % 2, "budget") for n in range(160)]
     said = Counter(answer.status for answer in await asyncio.gather(*asks))
-    assert {200, 402} <= set(said) <= {200, 402, BEHIND}
+    assert 200 in said
+    assert set(said) <= {200, 402, SHARE, BEHIND}
+    assert 402 in said or await nodes.late(0) or await nodes.late(1)
     spent = [
         settled.exchange.cost_nano or 0
         for machine in nodes.machines
@@ -162,11 +175,43 @@ async def _budget_and_kill(nodes: Nodes, redis: RedisServer) -> None:
     assert (await nodes.ask(1, "plain")).status == 200
     redis.command("CLIENT", "PAUSE", "400", "ALL")  # as good as frozen
     answers = await asyncio.gather(*(nodes.ask(1, "budget") for _ in range(10)))
-    assert {answer.status for answer in answers} <= {200, 402, BEHIND}
+    assert {answer.status for answer in answers} <= {200, 402, SHARE, BEHIND}
+    assert all(a.json["error"]["code"] == "share" for a in answers if a.status == SHARE)
     assert (await nodes.ask(1, "plain")).status == 200
     await nodes.until(1, "joined")
     usage = await _usage(nodes, 1)
     assert usage["budget"]["spent_usd"] <= 0.001
+
+
+async def _books(nodes: Nodes, url: str) -> None:
+    """The ledger of both machines has every answer that a client got, once, and nothing else."""
+    await asyncio.gather(*(nodes.ask(1, "plain", stream=n % 2 > 0) for n in range(60)))
+
+    def ship(machine: Workers) -> None:
+        with Ledger.open(url) as ledger:
+            Shipper(ledger, machine.data / "journal").drain()
+
+    await asyncio.gather(*(asyncio.to_thread(ship, machine) for machine in nodes.machines))
+    with Ledger.open(url) as ledger, ledger.reading() as connection:
+        rows = {row.id: row for row in connection.execute(schema.exchange_notes.select())}
+        attempts = connection.execute(schema.attempt_notes.select()).all()
+    answered = {}
+    for key, answer in nodes.book:
+        if answer.status == 200:
+            streamed = answer.headers["content-type"].startswith("text/event-stream")
+            usage = None if streamed else answer.json["usage"]
+            answered[answer.headers["x-lightgate-id"]] = key, usage
+    assert answered.keys() == rows.keys()
+    assert len(answered) > 60
+    for made, (key, usage) in answered.items():
+        row = rows[made]
+        assert (row.key_id, row.status, row.outcome) == (nodes.ids[key], 200, "ok")
+        if usage is not None and row.cache != "hit":
+            used = usage["prompt_tokens"], usage["completion_tokens"]
+            assert (row.tokens_in, row.tokens_out) == used
+            assert row.cost_nano == 1000 * used[0] + 2000 * used[1]
+    paid = {row.id: row.cost_nano for row in rows.values() if row.attempts}
+    assert {row.exchange_id: row.cost_nano for row in attempts} == paid
 
 
 async def _usage(nodes: Nodes, node: int) -> Any:

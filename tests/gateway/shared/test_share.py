@@ -93,3 +93,15 @@ def test_a_minute_forgets_what_is_older() -> None:
     assert (minute.requests, minute.tokens) == (1, 5)
     minute.turn(1000)
     assert (minute.requests, minute.tokens, minute.wait_s()) == (0, 0, 1)
+
+
+def test_a_budget_is_called_used_up_only_where_the_store_has_said_so() -> None:
+    limits, need = KeyLimits(100, NONE, NONE, 4), Needed(5, 1, 0)
+    alone = Alone(SECOND, 4, long=False)
+    share = KeyShare()
+    assert taken(share, limits, need, at_s=1) == 1  # nothing was told yet
+    assert share.lacks(need, limits, 0, alone) == "share"
+    share.told(told(9, 2, 0), share.used, 0)
+    share.took(need, 1)
+    assert share.lacks(Needed(4, 1, 0), limits, 0, alone) == "share"
+    assert share.lacks(need, limits, 0, alone) == "budget"

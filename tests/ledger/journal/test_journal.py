@@ -349,10 +349,12 @@ def test_a_file_is_short_where_less_than_half_of_the_spare_is_left(
         else:
             file.append(b"12345678")
             assert file.short is (room - 16 < SPARE_BYTES // 2)
+            assert file.tight  # a whole spare and more was asked for
             while file.size + 16 <= room // 8 * 8 and file.size < 1000:
                 file.append(b"12345678")
     file.grow(file.size)
     assert not file.short
+    assert not file.tight
     file.append(b"after")
     file.close()
 

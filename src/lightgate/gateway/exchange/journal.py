@@ -42,6 +42,15 @@ class JournalWriter:
             self.short = not (self._journal.regain() and self._flush())
         return not self.short
 
+    def tight(self) -> bool:
+        """Whether the disk gives no more room, and only the spare is left; asks it again.
+
+        A load balancer that hears of it in time sends no request that would have to be refused.
+        """
+        if self._journal.tight:
+            self._journal.regain()
+        return self._journal.tight
+
     def write(self, note: Note) -> None:
         """Write a note, or keep it until the disk takes it."""
         if self.waiting and not self._flush():

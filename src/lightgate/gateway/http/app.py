@@ -51,6 +51,7 @@ _TWICE: Final = re.compile(rb"(?:/v1(?:beta)?)+(/v1(?:beta)?)/")
 _LIVE: Final = b'{"status":"live","service":"lightgate"}'  # `doctor` knows a gateway by it
 _READY: Final = b'{"status":"ready"}'
 _DRAINING: Final = b'{"status":"draining"}'
+_DISK_FULL: Final = b'{"status":"disk full"}'
 
 
 class Gateway:
@@ -256,13 +257,18 @@ class Gateway:
                 self._tasks(inbound, reply, self._look_up(reply, path.id or "", key))
 
     def _ready(self, reply: Reply) -> None:
-        """Say whether every worker of this gateway listens, and which of them do not."""
+        """Say whether every worker of this gateway listens, and which of them do not.
+
+        A worker whose disk gives no more room still serves from what it has in reserve.
+        """
         missing = [] if self._state.draining else self._unready()
         if self._state.draining:
             reply.whole(503, _JSON, _DRAINING)
         elif missing:
             unready = {"status": "not ready", "not_ready": missing}
             reply.whole(503, _JSON, msgspec.json.encode(unready))
+        elif self._state.journal.tight():
+            reply.whole(503, _JSON, _DISK_FULL)
         elif self._state.store is not None:  # which nobody needs to be served
             told = {"status": "ready", "shared": self._state.store.state}
             reply.whole(200, _JSON, msgspec.json.encode(told))

@@ -33,7 +33,7 @@ from lightgate.gateway.shared.share import (
 from lightgate.gateway.shared.store import StoreAway
 from lightgate.gateway.spend.counter_file import CounterFile
 from lightgate.gateway.spend.counters import KeyStanding, SpendCounters, limited
-from lightgate.gateway.spend.denial import Denied, too_dear, too_many, too_often
+from lightgate.gateway.spend.denial import Denied, beyond_share, too_dear, too_many, too_often
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -327,6 +327,8 @@ class SharedCounters(SpendCounters):
         lacks = share.lacks(need, limits, own.held_tokens, alone)
         if not lacks:
             return self._take(key, wall_ns, tokens, nano_usd)
+        if lacks == "share":
+            return beyond_share(SILENT_NS / SECOND_NS)
         wait_s, left = float(share.minute.wait_s()), min(self.left_nano(key), nano_usd - 1)
         return _denied(key, wall_ns, need, _Reason(_CODES[lacks], wait_s, left))
 

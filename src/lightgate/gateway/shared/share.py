@@ -159,7 +159,10 @@ class KeyShare:
         return told.share if now_ns - self._told_ns >= SILENT_NS else told.advance
 
     def lacks(self, need: Needed, limits: KeyLimits, held_tokens: int, alone: Alone) -> str:
-        """The limit that the share leaves no room in: "rpm", "tpm", "budget" or "" for none."""
+        """The limit that the share leaves no room in: "rpm", "tpm", "budget" or "" for none.
+
+        "share": the budget itself may have room, as far as the store has told.
+        """
         told, now_ns = self._told, alone.now_ns
         recent = told is not None and now_ns - self._told_ns < MINUTE * SECOND_NS
         minute = Needed(0, self.minute.requests, self.minute.tokens + held_tokens)
@@ -173,7 +176,10 @@ class KeyShare:
                 room, left, used = _unknown(limit, alone), limit, minute[at]
             if not _fits(need[at], room, left, used):
                 return name
-        return "" if self._affords(need.nano_usd, limits, alone) else "budget"
+        if self._affords(need.nano_usd, limits, alone):
+            return ""
+        left = limits.nano_usd if self._told is None else self._told.left.nano_usd
+        return "share" if self._used[0] + need.nano_usd <= left else "budget"
 
     def _affords(self, nano_usd: int, limits: KeyLimits, alone: Alone) -> bool:
         told, budget = self._told, limits.nano_usd

@@ -20,7 +20,7 @@ _NO_REFILL_S: Final = 86_400.0  # a total budget does not begin again; somebody 
 class Denied(msgspec.Struct, frozen=True, kw_only=True):
     """The limit that a request does not fit into, and when it may."""
 
-    reason: Literal["rpm", "tpm", "budget"]
+    reason: Literal["rpm", "tpm", "budget", "share"]
     retry_after_s: float
     message: str
 
@@ -53,6 +53,15 @@ def too_dear(key: KeyRecord, wall_ns: int, left_nano: int, nano_usd: int) -> Den
         f"{words}, and this request may cost {_dollars(nano_usd)}{again}."
     )
     return Denied(reason="budget", retry_after_s=wait_s, message=said)
+
+
+def beyond_share(wait_s: float) -> Denied:
+    """Deny a request: the budget may cover it, but not the part that this worker can be sure of."""
+    said = (
+        "The machines that share this key's budget cannot ask each other at the moment, and this"
+        f" one's share is used up; try again in {math.ceil(wait_s)} s."
+    )
+    return Denied(reason="share", retry_after_s=wait_s, message=said)
 
 
 def _refill(period: Period, wall_ns: int) -> tuple[float, str]:

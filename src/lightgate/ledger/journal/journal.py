@@ -101,6 +101,11 @@ class Journal:
         return self._folder / f"{self.life}{part}{SUFFIX}"
 
     @property
+    def tight(self) -> bool:
+        """Whether the disk gave less than was asked for when it was last asked."""
+        return self._file is None or self._file.tight
+
+    @property
     def size(self) -> int:
         """Bytes of the notes in that file; what follows is room for more."""
         return 0 if self._file is None else self._file.size
@@ -180,7 +185,7 @@ class Journal:
 class _Mapped:
     """A file that grows ahead of what is written into it; `size` is the end of the last frame.
 
-    `short`: the disk gave no room, and less than half of the spare is left.
+    `tight`: the disk gave less than was asked for; `short`: and half of the spare is used up.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -213,13 +218,14 @@ class _Mapped:
 
     def grow(self, end: int) -> None:
         """Have room up to here and the spare behind it; OSError where not even the former is."""
-        before = self._room
-        self._take(-(-(end + SPARE_BYTES) // GROW_BYTES) * GROW_BYTES)
+        before, wanted = self._room, -(-(end + SPARE_BYTES) // GROW_BYTES) * GROW_BYTES
+        self._take(wanted)
         if self._room < end:
             self._take(end)  # a disk may give a little where it does not give much
         if self._room < end:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._ahead = self._room - SPARE_BYTES
+        self.tight = self._room < wanted
         self.short = self._room - end < SPARE_BYTES // 2
         if self._room != before:
             self._release()
