@@ -118,22 +118,22 @@ async def minute(cluster: Cluster, seconds: float) -> list[Check]:
 def troubles(cluster: Cluster) -> list[tuple[str, Callable[[], object], Callable[[], object]]]:
     """What happens to the stores, the network and a disk: its name, beginning and end."""
     postgres, redis, disk = cluster.postgres, cluster.redis, cluster.disk
-    ways = (cluster.to_ledger, cluster.to_shared)
+    first, second = cluster.to_ledger, cluster.to_shared
 
-    def both(what: str) -> Callable[[], object]:
-        return lambda: [getattr(way, what)() for way in ways]
+    def each(*calls: Callable[[], object]) -> Callable[[], object]:
+        return lambda: [call() for call in calls]
 
     found: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
         ("PostgreSQL frozen", postgres.freeze, postgres.thaw),
         ("Redis frozen", redis.freeze, redis.thaw),
         ("PostgreSQL stopped", postgres.stop, postgres.start),
         ("Redis stopped", redis.stop, redis.start),
-        ("PostgreSQL restarted", lambda: (postgres.stop(), postgres.start()), lambda: None),
+        ("PostgreSQL restarted", each(postgres.stop, postgres.start), lambda: None),
         ("Redis emptied", lambda: redis.command("FLUSHALL"), lambda: None),
-        ("network cut", both("cut"), both("open")),
-        ("network silent", both("fall_silent"), both("speak")),
-        ("both frozen", lambda: (postgres.freeze(), redis.freeze()),
-         lambda: (postgres.thaw(), redis.thaw())),
+        ("network cut", each(first.cut, second.cut), each(first.open, second.open)),
+        ("network silent", each(first.fall_silent, second.fall_silent),
+         each(first.speak, second.speak)),
+        ("both frozen", each(postgres.freeze, redis.freeze), each(postgres.thaw, redis.thaw)),
     ]  # fmt: skip
     if disk is not None:
         node = cluster.nodes[1]

@@ -136,10 +136,11 @@ class PostgresServer:
 
     def cpu_ns(self) -> int:
         """CPU that the server has spent, with that of its processes that have ended."""
-        ticks = 0
-        for pid in self._pids():
-            numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, numbers[11 : 15 if pid == self._pids()[0] else 13]))
+        ticks, (parent, *children) = 0, self._pids()
+        for pid in (*children, parent):  # one that ends meanwhile is in the parent's then
+            with suppress(FileNotFoundError):
+                numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, numbers[11 : 15 if pid == parent else 13]))
         return ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
 
     def url(self, database: str, user: str = USER, password: str = PASSWORD) -> str:

@@ -293,20 +293,19 @@ async def test_what_the_store_grants_must_fit_this_machine_too(desk: Desk) -> No
     assert (desk.lane.last["requests"], desk.lane.last["held"]) == (1, MILL)
 
 
-async def test_a_refusal_of_the_workers_own_share_says_what_is_left(tmp_path: Path) -> None:
+async def test_a_refusal_of_the_own_share_is_no_refusal_of_the_budget(tmp_path: Path) -> None:
     poor = key("poor", budget_usd=Decimal("0.64"))
     desk = Desk(tmp_path / "c", poor)
     desk.store.lost("cut off")
     assert await desk.ask(poor, CENT) is None
     denied = await desk.ask(poor, CENT)
     assert denied is not None
-    assert denied.reason == "budget"
-    assert "$0.009999999 left of its budget of $0.64, and this request may cost $0.01" in (
-        denied.message
-    )
+    assert (denied.reason, denied.retry_after_s) == ("share", 2.5)
+    assert denied.message.endswith("this one's share is used up; try again in 3 s.")
     denied = await desk.ask(poor, 99 * CENT)
     assert denied is not None
-    assert "$0.63 left" in denied.message
+    assert denied.reason == "budget"
+    assert "$0.63 left of its budget of $0.64, and this request may cost $0.99" in denied.message
     desk.counters.close()
 
 

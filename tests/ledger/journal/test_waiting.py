@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from array import array
 from struct import pack
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,7 @@ import msgspec
 
 from ledger.notes import attempt_note, marks, settled
 from lightgate.ledger.journal.journal import Frames, Journal
-from lightgate.ledger.journal.notes import MANY
-from lightgate.ledger.journal.ship import Shipper
+from lightgate.ledger.journal.ship import MANY, Shipper
 from lightgate.ledger.store.schema import attempt_notes
 from lightgate.ledger.store.store import Ledger
 
@@ -45,17 +45,26 @@ def test_what_waits_is_what_was_written_and_not_shipped(tmp_path: Path) -> None:
 
 
 def test_the_longest_silence_among_many_bursts_is_kept(tmp_path: Path) -> None:
-    stamps = marks(bursts=MANY + 4)
-    note = attempt_note("x-1", stamps)
+    """Of each attempt by itself: not the time from one attempt to the next."""
+    made = []
+    for number, count in enumerate((MANY + 4, 1, 0, MANY, 2, 3 * MANY)):
+        note = attempt_note(f"x-{number}", marks(bursts=count))
+        stamps = array("q", note.bursts)
+        for at in range(count):  # an hour after the last one, with one long pause
+            late = (number + 1) * 1_000_000 if at > count // 2 else 0
+            stamps[at] += number * 3600 * 10**9 + late
+        made.append(msgspec.structs.replace(note, bursts=stamps.tobytes()))
     with Ledger.open("sqlite", tmp_path) as ledger:
         journal = Journal(tmp_path / "journal", 0)
-        journal.write(settled("x-1", note))
+        for number, note in enumerate(made):
+            journal.write(settled(f"x-{number}", note))
         journal.close()
         Shipper(ledger, tmp_path / "journal").drain()
         with ledger.reading() as connection:
-            row = connection.execute(attempt_notes.select()).one()
-    assert row.stall_ns == 10_000_000
-    assert row == note.row()
+            rows = connection.execute(attempt_notes.select().order_by(attempt_notes.c.id)).all()
+    stalls = [11_000_000, None, None, 14_000_000, 10_000_000, 16_000_000]
+    assert [row.stall_ns for row in rows] == stalls
+    assert rows == [note.row() for note in made]
 
 
 def test_a_whole_frame_that_is_no_note_is_damage(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,9 +13,11 @@ from lightgate.ledger.sqlite import is_busy, use_wal
 from lightgate.ledger.store.schema import Money, money_text
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
+# Without these, Python 3.11 looks in vain for adapters of every null and bool: three times as long.
+sqlite3.register_adapter(type(None), {}.get)  # type: ignore[arg-type] # of None: None
+sqlite3.register_adapter(bool, int)
 _WRITES: Final = "lightgate_writes"  # execution option of a connection that will write
 
 

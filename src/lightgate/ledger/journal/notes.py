@@ -7,7 +7,7 @@ are worked out when the notes are read again, by the same code as those of a ben
 from __future__ import annotations
 
 from array import array
-from operator import sub
+from operator import itemgetter, sub
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from lightgate.errors import AttemptError
 
 VERSION: Final = 1  # of the notes; a reader refuses a journal of a newer one
-MANY: Final = 16  # stamps from which on a library is quicker than a loop
-_STAMP: Final = 8  # bytes
+STAMP_BYTES: Final = 8
+_Values = tuple[Any, ...]
 _ERROR_CHARS: Final = 500  # of a provider's own words; the rest says nothing more
 
 
@@ -164,44 +164,35 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             called.provider_request_id,
         )
 
-    def row(self, longest: Callable[[bytes], int] | None = None) -> tuple[Any, ...]:
-        """The values of ATTEMPT_COLUMNS: what was noted, and what follows from many stamps.
+    def longest_gap(self) -> int | None:
+        """The longest time between two bursts; None where there are no two.
 
-        `longest` finds the longest gap between many stamps quicker than plain Python does.
         Raises ValueError where the bursts are no whole numbers.
         """
-        raw, facts = astuple(self), astuple(self.facts)
-        stall_ns, count = None, len(self.bursts) // _STAMP
-        if longest is not None and count >= MANY:
-            stall_ns = longest(self.bursts)
-        else:
-            stamps = array("q", self.bursts)
-            stall_ns = max(map(sub, stamps[1:], stamps)) if count > 1 else None
-        return (
-            *facts[:8],
-            *facts[9:],
-            raw[1].value,
-            raw[2],
-            *raw[5:16],
-            raw[20],
-            *raw[26:28],
-            *raw[30:32],
+        stamps = array("q", self.bursts)
+        return max(map(sub, stamps[1:], stamps)) if len(stamps) > 1 else None
+
+    def row(self) -> tuple[Any, ...]:
+        """The values of ATTEMPT_COLUMNS; ValueError where the bursts are no whole numbers."""
+        return self.row_with(self.longest_gap() if self.bursts else None)
+
+    def row_with(self, stall_ns: int | None) -> tuple[Any, ...]:
+        """The same where the longest gap between bursts is known already."""
+        raw = astuple(self)
+        first_since, last_since = raw[21], raw[22]
+        flags = (
             raw[4] * STREAMED
             | raw[24] * RESENT
             | raw[25] * VOID
             | raw[32] * HIDDEN_REASONING
-            | _END_FLAGS[raw[35]],
-            count,
-            raw[33],
-            stall_ns,
-            *raw[28:30],
-            raw[36],
-            facts[8],
-            *raw[16:20],
-            raw[3],
-            between(self.first_since or None, self.first),
-            between(self.last_since or None, self.last),
+            | _END_FLAGS[raw[35]]
         )
+        return _attempt_row((
+            *raw, *astuple(raw[0]), flags, len(raw[34]) // STAMP_BYTES, stall_ns,
+            between(first_since, raw[12]) if first_since else None,
+            between(last_since, raw[14]) if last_since else None,
+            raw[1]._value_,
+        ))  # fmt: skip
 
     def measured(self) -> bool:
         """Whether the numbers of this attempt say how fast its provider is."""
@@ -341,10 +332,7 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     def row(self, attempts: int) -> tuple[Any, ...]:
         """The values of EXCHANGE_COLUMNS."""
-        raw = astuple(self)
-        return (
-            *raw[:10], *raw[11:28], raw[30], attempts, raw[29], raw[28], raw[10], *raw[31:]
-        )  # fmt: skip
+        return _exchange_row((*astuple(self), attempts))
 
     def record(self, attempts: int) -> ExchangeRecord:
         """Work out the record; a time to the first token exists for streamed answers only."""
@@ -427,6 +415,25 @@ EXCHANGE_COLUMNS: Final = (
     "tags", "loser_cost_nano", "error", "traceparent", "predicted_ttft_ns", "predicted_low_ns",
     "predicted_high_ns", "in_flight", "fingerprint",
 )  # fmt: skip
+
+
+def _getter(columns: tuple[str, ...], names: tuple[str, ...]) -> Callable[[_Values], _Values]:
+    """Picks the values of columns, by their names, out of a tuple."""
+    return itemgetter(*(len(names) - 1 - names[::-1].index(column) for column in columns))
+
+
+_renamed: Final = {"end": "t_end_ns", **{name: f"t_{name}_ns" for name in (
+    "plan", "send", "headers", "event", "first", "answer", "last")}}  # fmt: skip
+_attempt_row: Final = _getter(
+    ATTEMPT_COLUMNS,
+    (
+        *(_renamed.get(name, f"note_{name}" if name == "bursts" else name)
+          for name in AttemptNote.__struct_fields__),
+        *NoteFacts.__struct_fields__,
+        "flags", "bursts", "stall_ns", "first_bound_ns", "last_bound_ns", "outcome",
+    ),
+)  # fmt: skip
+_exchange_row: Final = _getter(EXCHANGE_COLUMNS, (*ExchangeNote.__struct_fields__, "attempts"))
 
 
 class Opened(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="o"):

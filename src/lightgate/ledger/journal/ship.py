@@ -24,6 +24,7 @@ from lightgate.ledger.failed import LedgerBusy, LedgerConflict
 from lightgate.ledger.journal.journal import Frames, alive, journals, life_of
 from lightgate.ledger.journal.node import node_of
 from lightgate.ledger.journal.notes import (
+    STAMP_BYTES,
     VERSION,
     Announced,
     ExchangeNote,
@@ -37,14 +38,15 @@ from lightgate.ledger.store.rollup import Rollup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lightgate.ledger.journal.notes import Note
+    from lightgate.ledger.journal.notes import AttemptNote, Note
     from lightgate.ledger.store.store import Ledger
 
 logger = logging.getLogger(__name__)
-LIMIT: Final = 2000  # notes in one transaction: more would only take more memory
+LIMIT: Final = 4000  # notes in one transaction: more would only take more memory
 SERVER_LIMIT: Final = 8000  # the same for a server, which is asked some 40 times in each
 ORPHANED: Final = "The gateway stopped before the answer was settled."
 ESTIMATED: Final = "estimated"
+MANY: Final = 16  # bursts from which on a library is quicker than a loop
 _IDS_AT_ONCE: Final = 500  # in one IN (…)
 
 # Made once: how to cache a statement that SQLAlchemy has not seen costs more than running it.
@@ -329,13 +331,14 @@ class _Batch:
         self.taken = []
         refused, duplicates = 0, self._duplicates
         known = _known(connection, [*self._settled, *self._opened]) if careful else {}
+        stalls = _stalls(self._settled.values())
         for made, note in self._settled.items():
             before = known.get(made)
             if before is not None and before.error != ORPHANED:
                 duplicates += 1
                 continue
             try:
-                rows = [attempt.row(_longest_gap) for attempt in note.attempts]
+                rows = [_row(attempt, stalls) for attempt in note.attempts]
             except ValueError as error:
                 logger.warning("The exchange %s cannot be kept: %s", made, error)
                 refused += 1
@@ -408,10 +411,27 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _longest_gap(stamps: bytes) -> int:
-    """Find the longest time between two of many stamps."""
-    instants = np.frombuffer(stamps, np.int64)
-    return int((instants[1:] - instants[:-1]).max())
+def _stalls(settled: Iterable[Settled]) -> dict[str, int]:
+    """The longest gap between bursts, by attempt, for those of many bursts: all at once."""
+    many = [
+        attempt
+        for note in settled
+        for attempt in note.attempts
+        if len(attempt.bursts) >= MANY * STAMP_BYTES and not len(attempt.bursts) % STAMP_BYTES
+    ]
+    if not many:
+        return {}
+    stamps = np.frombuffer(b"".join([attempt.bursts for attempt in many]), np.int64)
+    gaps = stamps[1:] - stamps[:-1]
+    ends = np.cumsum([len(attempt.bursts) // STAMP_BYTES for attempt in many])
+    gaps[ends[:-1] - 1] = np.iinfo(np.int64).min  # from one attempt to the next
+    longest = np.maximum.reduceat(gaps, np.concatenate(([0], ends[:-1]))).tolist()
+    return dict(zip([attempt.facts.id for attempt in many], longest, strict=True))
+
+
+def _row(attempt: AttemptNote, stalls: Mapping[str, int]) -> tuple[Any, ...]:
+    stall_ns = stalls.get(attempt.facts.id)
+    return attempt.row() if stall_ns is None else attempt.row_with(stall_ns)
 
 
 def _is_newer(note: Note) -> bool:
