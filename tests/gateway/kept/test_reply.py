@@ -75,7 +75,8 @@ class Case:
         self.client, self.shelf = Client(), Shelf(keep=keep)
         store: Any = self.shelf
         client: Any = self.client
-        self.reply = ResponseReply(client, self.exchange, store)
+        exchange: Any = self.exchange
+        self.reply = ResponseReply(client, exchange, store)
 
     @property
     def ids(self) -> list[str]:
