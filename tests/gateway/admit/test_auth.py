@@ -177,8 +177,9 @@ def test_a_key_is_found_by_its_id_while_it_is_good() -> None:
     _, record = key(expires=instant_text(NOW + S))
     gone = msgspec.structs.replace(key()[1], revoked=instant_text(NOW))
     ring = Keyring([gone, key()[1], record])
-    assert ring.of_id(record.id, NOW + S - 1) is record
-    assert ring.of_id(record.id, NOW + S) is None
+    mine = record.id
+    assert ring.of_id(mine, NOW + S - 1) is record
+    assert ring.of_id(mine, NOW + S) is None
     assert ring.of_id(gone.id, NOW) is None
     assert ring.of_id("", NOW) is None
     assert len(ring) == 3
