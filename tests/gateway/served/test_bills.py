@@ -152,6 +152,24 @@ def test_service_tiers() -> None:
     assert prices().worst_tier(100, 10, "auto") == prices().worst(100, 10)
 
 
+def test_parts_of_a_nano_dollar_are_rounded_under_every_tier_and_for_sound() -> None:
+    least = TierRates(input=D("0.000001"), output=D(0))  # a thousandth of a nano-dollar
+    tiered = prices(tiers={"flex": least})
+    counts = (499, 500, 1499, 1500)
+    assert [tiered.bill(tokens(n, 0, tier="flex")).nano_usd for n in counts] == [0, 1, 1, 2]
+    dear = prices(tiers={"flex": TierRates(input=D("0.001"), output=D("0.001"))})
+    assert [dear.worst_tier(n, 0, "flex") for n in (1, 2)] == [3000, 6000]
+    alone = TokenPrices(Rates(input=D(0), output=D(0), tiers={"flex": least}, source="list"))
+    assert [alone.worst_tier(n, 0, "flex") for n in (0, 1, 1000, 1001)] == [0, 1, 1, 2]
+    kept = prices(cache_write=D(2), cache_write_1h=D("2.000001"))
+    assert [kept.worst_kept(n) for n in (0, 1, 1000, 1001)] == [0, 1, 1, 2]
+    hour = prices(audio_hour=D(3600))  # a dollar a second
+    assert hour.spoken(Tokens(seconds=1000.0), Sound(None, 1)).nano_usd == 1000 * 10**9
+    letters = prices(characters=D("0.000001"))
+    assert [letters.spoken(Tokens(), Sound(n)).nano_usd for n in counts] == [0, 1, 1, 2]
+    assert [letters.worst_spoken(Sound(n)) for n in (0, 1, 1000, 1001)] == [0, 1, 1, 2]
+
+
 # Sound
 
 
@@ -225,3 +243,21 @@ def test_a_prompt_is_no_longer_than_what_was_sent(field: str) -> None:
     assert (cut.tokens_in, cut.cached, cut.cache_write) == (None, None, None)
     nothing = Tokens()
     assert believed(nothing, None, 0, 0) is nothing
+
+
+def test_counts_at_the_edge_of_what_is_believed() -> None:
+    sent = 50
+    most = sent + MOST_GIVEN
+    for sound in (tokens(most), tokens(1, cached=most), tokens(1, cache_write=most)):
+        assert believed(sound, None, 9, sent) is sound
+    thought = tokens(1, 5, reasoning=MOST_REASONED)
+    assert believed(thought, None, 9, sent) is thought
+    over = believed(tokens(1, 5, reasoning=MOST_REASONED + 1), None, 9, sent)
+    assert (over.reasoning, over.out) == (None, 5)
+    exact = tokens(1, 100 + SLACK)
+    assert believed(exact, 100, 9, sent) is exact
+    cut = believed(tokens(1, 101 + SLACK, streamed=3, first_burst=2), 100, 9, sent)
+    assert (cut.out, cut.source, cut.streamed, cut.first_burst) == (100, "estimate", None, None)
+    seen = tokens(1, 5, streamed=9)
+    assert believed(seen, None, 9, sent) is seen
+    assert believed(tokens(1, 5, streamed=10), None, 9, sent).streamed is None
