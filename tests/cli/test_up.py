@@ -15,7 +15,10 @@ import msgspec
 import psutil
 import pytest
 
-from lightgate.gateway.process.lock import read_state
+from full_disk import no_room
+from lightgate.gateway.process.lock import LAST, ROOM_BYTES, read_state
+from lightgate.gateway.spend.counters import SpendCounters
+from lightgate.ledger.journal.node import node_of
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import load
 
@@ -430,6 +433,43 @@ async def test_a_changed_file_is_noticed(serve: Serve, config: Path) -> None:
 
 
 # What is refused
+
+
+async def test_it_starts_on_a_full_disk_where_it_ran_before(
+    serve: Serve, run: Run, config: Path, tmp_path: Path
+) -> None:
+    """Without room requests are refused by name, and nothing is lost; with room all goes on."""
+    change(config, lambda old: old + '[prices."lab/s1"]\ninput = 1\noutput = 2\n')
+    made = await run("keys", "create", "--name", "a", "--data", "data", "--budget", "1", "--json")
+    header = f"authorization: Bearer {json.loads(made.out)['key']}\r\n"
+
+    async def asked() -> tuple[int, bytes]:
+        return await http(up.state.port, "POST", "/v1/chat/completions", ask(), header=header)
+
+    data = tmp_path / "data"
+    node_of(data)
+    SpendCounters.open(data / "spend", 0).close()
+    (data / LAST).write_bytes(bytes(ROOM_BYTES))
+    with no_room(ROOM_BYTES):  # a process has the limit of the one that starts it
+        serving = serve("--no-demo")
+        up = await serving.__aenter__()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_exit(serving)
+        status, body = await asked()
+        assert (status, json.loads(body)["error"]["code"]) == (503, "journal")
+        assert (await up.get("/health/ready"))[0] == 200
+        assert (await up.get("/api/board", console=True))[0] == 503
+        own = psutil.Process(up.process.pid)
+        for one in (own, *own.children(recursive=True)):
+            one.rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
+        assert (await asked())[0] == 200
+        while (await up.get("/api/board", console=True))[0] != 200:
+            await asyncio.sleep(0.05)
+        up.process.send_signal(signal.SIGTERM)
+        assert await up.end() == 0
+    assert b"Traceback" not in up.raw
+    with sqlite3.connect(up.data / "ledger.sqlite") as ledger:
+        assert ledger.execute("SELECT outcome FROM exchanges").fetchall() == [("ok",)]
 
 
 async def test_two_on_one_folder(serve: Serve, run: Run, config: Path) -> None:

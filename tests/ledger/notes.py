@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,7 +10,13 @@ from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.tokens import Tokens, Usage, count
 from lightgate.errors import AttemptError
+from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Reserved, Settled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lightgate.ledger.journal.notes import Note
 
 T0 = 1_790_000_100_000_000_000  # wall clock; the start of a bucket of 5 minutes
 MS = 1_000_000
@@ -116,3 +122,10 @@ def reserved(made: str, nano_usd: int = 9000, wall_ns: int = T0) -> Reserved:
     return Reserved(
         made, "k-1", wall_ns, nano_usd, ("lab/s1",), f"req-{made}", "fast", "openai-chat"
     )
+
+
+def journal_of(tmp_path: Path, *notes: Note, **options: Any) -> Journal:
+    journal = Journal(tmp_path / "journal", 1, **options)
+    for note in notes:
+        journal.write(note)
+    return journal

@@ -62,6 +62,7 @@ SILENT_S: Final = 5  # after which a worker or the console is taken for hung
 # After the start, until the ledger is asked what is known of targets: soon, since the snapshot of
 # the start does not wait for it; then when a new target may have answered; then now and then.
 PRIORS_S: Final = (2.0, 60.0, 600.0)
+CONFIG_S: Final = 60.0  # before a configuration in force is written that a full disk did not take
 LISTS_S: Final = 3.0  # that the greeting waits for the providers' lists of models, at the most
 # The order of stopping: batches and demo traffic, workers (streams finish), simulator, console
 # (ships last).
@@ -285,9 +286,9 @@ class Launch:
         supervisor.reloads = before.reloads + 1
         supervisor.adopt(*((s, hands[s.name]) for s in specs if s.name in hands))
         self._served = await apart_aside(
-            lambda: self._prepare.put_snapshot(self._read_keys, first=False, forced=True)
+            lambda: self._prepare.put_snapshot(self._read_keys, first=True)
         )
-        self._keys = self._served.keys
+        self._keys, supervisor.read_again = self._served.keys, self._served.old
         supervisor.tell_reload()
         await supervisor.start(*(spec for spec in specs if spec.name not in hands))
         logs.say(_log, logging.INFO, f"Version {__version__} goes on with {len(hands)} processes")
@@ -311,7 +312,7 @@ class Launch:
         if self._demo:
             (self._prepare.facts,) = await supervisor.start(self._simulator())
         served = await apart_aside(lambda: self._prepare.put_snapshot(self._read_keys, first=True))
-        self._keys = served.keys
+        self._keys, supervisor.read_again = served.keys, served.old
         await supervisor.start(*self._workers())
         return served
 
@@ -350,14 +351,21 @@ class Launch:
                 _log.exception("The priors stay as they are")
 
     async def _tell_config(self) -> None:
-        """Write down the configuration in force, now and after every reload, until cancelled."""
+        """Write down the configuration in force, now and after every reload, until cancelled.
+
+        Where that fails it is tried again now and then: a full disk has room one day.
+        """
         while True:
             self._config_taken.clear()
+            again_s: float | None = None
             try:
                 await apart_aside(self._write_config)
             except (LightgateError, OSError) as error:
                 logs.say(_log, logging.WARNING, f"The console shows an old configuration: {error}")
-            await self._config_taken.wait()
+                again_s = CONFIG_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(again_s):
+                    await self._config_taken.wait()
 
     def _write_config(self) -> None:
         from lightgate.cli.in_force import write_in_force  # with all that reads a configuration

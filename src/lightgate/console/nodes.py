@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import LightgateError
 from lightgate.gateway.served.snapshot import follow_keys as put_keys
+from lightgate.ledger.failed import LedgerNoRoom
 from lightgate.ledger.store.keys import read_keys
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 def begin_totals(totals: Totals, ledger: Ledger) -> None:
-    """Give the dearest keys their series; a ledger whose server is away has them later."""
+    """Give the dearest keys their series; those of a ledger that cannot be used now have none."""
     try:
         totals.begin(ledger)
     except LightgateError as error:
-        if ledger.postgres is None:
+        if ledger.postgres is None and not isinstance(error, LedgerNoRoom):
             raise
         _log.warning("%s The console waits for it.", error.message)
 

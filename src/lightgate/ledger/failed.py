@@ -19,6 +19,12 @@ class LedgerConflict(LedgerFailed):
     """A row with this key is there already; nothing of the transaction was kept."""
 
 
+class LedgerNoRoom(LedgerFailed):
+    """The disk does not take what SQLite has to write, be it only to read; later it may."""
+
+    status = 503
+
+
 class LedgerAway(LedgerFailed):
     """The database server cannot be reached or does not answer; later it may."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.errors import ConfigError, LightgateError, UsageError
+from lightgate.ledger.failed import LedgerNoRoom
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import BUSY_S, FILE
 
@@ -66,12 +67,22 @@ class LedgerPlace(msgspec.Struct, frozen=True):
         return Ledger.open(self.url, self.data, busy_s=busy_s, patience_s=patience_s)
 
     def later(self, *, patience_s: float | None = None) -> Ledger:
-        """Give a ledger that is opened when it is used, where a server has it; else open it."""
+        """Give a ledger that is opened when it is used, where a server has it; else open it.
+
+        A file that a full disk does not let be opened is opened when it is used, too.
+        """
         from lightgate.ledger.store.store import Ledger
 
         if self.own:
-            return self.open()
+            with contextlib.suppress(LedgerNoRoom):
+                return self.open()
         return Ledger.later(self.url, self.data, patience_s=patience_s)
+
+    def open_alone(self) -> Ledger:
+        """Open a ledger that is a file to read it, without a byte of room on its disk."""
+        from lightgate.ledger.store.store import Ledger
+
+        return Ledger.alone(self.url, self.data)
 
     def open_existing(self) -> Ledger:
         """Open a ledger that a verb is to read; UsageError where there is none."""

@@ -31,6 +31,24 @@ def use_wal(base: sqlite3.Connection) -> None:
     base.execute("PRAGMA synchronous = NORMAL")
 
 
+def has_no_room(error: BaseException | None) -> bool:
+    """Whether an error says that the disk takes nothing more, or answers with an error itself.
+
+    To read a database in WAL mode a first connection makes a file beside it, which takes room.
+    """
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+
+
+def use_alone(base: sqlite3.Connection) -> None:
+    """Read a database that no other connection has open, without a file beside it.
+
+    What lies in its WAL is read too: its index is in memory then.
+    """
+    base.execute("PRAGMA locking_mode = EXCLUSIVE")
+    base.execute("PRAGMA query_only = ON")
+
+
 def is_busy(error: BaseException | None) -> bool:
     """Whether an error says that another connection holds the file; later it will do."""
     code = getattr(error, "sqlite_errorcode", None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from full_disk import full_disk
+from full_disk import full_disk, no_room
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process.apart import apart, apart_aside
 from lightgate.gateway.process.lock import (
@@ -158,6 +158,33 @@ def test_a_full_disk_leaves_no_old_state(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(OSError, match="No space"):  # they do not fit
             lock.write(state(*many))
         assert read_state(tmp_path) == state(late)
+
+
+def test_a_start_on_a_full_disk_has_the_room_of_the_last_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DataFolderLock(tmp_path) as lock:
+        lock.write(state())
+    assert read_state(tmp_path) is None
+    full_disk(monkeypatch)
+    monkeypatch.setattr(
+        "lightgate.gateway.process.lock.os.write", lambda *_: pytest.fail("a block was asked for")
+    )
+    one = ChildState(name="worker-0", pid=7, ready=True, restarts=0)
+    with DataFolderLock(tmp_path) as lock:
+        assert not lock.stale
+        lock.write(state(one))
+        assert read_state(tmp_path) == state(one)
+        lock.write(state())
+        assert read_state(tmp_path) == state()
+        with pytest.raises(LightgateError, match=rf"pid {os.getpid()}\) already runs"):
+            DataFolderLock(tmp_path)
+
+
+def test_a_lock_that_no_pid_can_be_written_into_holds(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with no_room(), DataFolderLock(data), pytest.raises(LightgateError, match="pid unknown"):
+        DataFolderLock(data)
 
 
 def test_a_folder_has_one_supervisor(tmp_path: Path) -> None:

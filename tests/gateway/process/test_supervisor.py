@@ -517,6 +517,26 @@ async def test_a_change_that_could_not_be_taken_over_is_tried_again(tmp_path: Pa
     assert tries == [1, 1 + AGAIN_LOOKS, 1 + 2 * AGAIN_LOOKS, 51]
 
 
+async def test_a_start_with_the_last_configuration_is_made_good_without_a_file_too() -> None:
+    """The keys of providers may be in the environment: then no file is watched."""
+    tries: list[int] = []
+    looks, many = 0, asyncio.Event()
+
+    async def next_look(delay: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3 * AGAIN_LOOKS:
+            many.set()
+            await asyncio.Event().wait()
+
+    supervisor = Supervisor(reload=done(lambda: tries.append(looks)))
+    supervisor.read_again = True
+    watching = asyncio.ensure_future(supervisor._watch(next_look))
+    await many.wait()
+    watching.cancel()
+    assert tries == [AGAIN_LOOKS]
+
+
 # The lock on the folder
 
 
@@ -541,7 +561,7 @@ def test_a_claim_ends_with_its_process_and_is_known_to_be_stale(tmp_path: Path) 
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     with DataFolderLock(tmp_path) as folder:
         assert folder.stale
-        assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
+        assert (tmp_path / LOCK).read_text().rstrip() == f"{os.getpid()}"
 
 
 LEAVES = """

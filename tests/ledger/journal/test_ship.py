@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from ledger.notes import T0, attempt_note, reserved, settled
+from ledger.notes import T0, attempt_note, journal_of, reserved, settled
 from lightgate.ledger.journal.journal import Journal, journals, read_frames
 from lightgate.ledger.journal.notes import Announced, Opened, Settled
 from lightgate.ledger.journal.ship import ORPHANED, Shipped, Shipper
@@ -21,8 +21,6 @@ from lightgate.ledger.store.store import Ledger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lightgate.ledger.journal.notes import Note
-
 
 @pytest.fixture
 def ledger(tmp_path: Path, ledger_url: str) -> Iterator[Ledger]:
@@ -33,13 +31,6 @@ def ledger(tmp_path: Path, ledger_url: str) -> Iterator[Ledger]:
 @pytest.fixture
 def shipper(ledger: Ledger, tmp_path: Path) -> Shipper:
     return Shipper(ledger, tmp_path / "journal")
-
-
-def journal_of(tmp_path: Path, *notes: Note, **options: Any) -> Journal:
-    journal = Journal(tmp_path / "journal", 1, **options)
-    for note in notes:
-        journal.write(note)
-    return journal
 
 
 def everything(ledger: Ledger) -> dict[str, list[Any]]:

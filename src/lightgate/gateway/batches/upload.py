@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import hashlib
 import os
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from lightgate.errors import UsageError
 from lightgate.gateway.batches.form_stream import FormStream
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
+from lightgate.whole_file import NO_ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 FORM_BYTES: Final = 64 * 1024  # of a body beside its file
 HELD_BYTES: Final = 1 << 20  # at which the client's bytes are stopped until the disk has caught up
 WRITE_BYTES: Final = 256 * 1024  # that are written at a time, at least
-_DISK: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 def disk_refusal(error: OSError) -> Refusal:
     """What a client is told whose file the disk did not take."""
-    full = error.errno in _DISK
+    full = error.errno in NO_ROOM
     said = "The disk is full." if full else f"The disk did not take it: {error.strerror}."
     return Refusal(
         status=507, message=f"{said} Nothing was kept.", code="disk_full", exhausted=True

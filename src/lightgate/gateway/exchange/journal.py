@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan
 
 logger = logging.getLogger(__name__)
+_FULL: Final = "The disk is full: requests get 503 until there is room for the journal."
 RECENT: Final = 2000  # exchanges that /v1/requests can tell without the ledger
 
 
@@ -31,6 +32,8 @@ class JournalWriter:
         self.recent: OrderedDict[str, tuple[Settled, Plan | None]] = OrderedDict()
         self.waiting: deque[Note] = deque()
         self.short = journal.short
+        if self.short:
+            logger.error(_FULL)
 
     def place(self) -> tuple[str, int]:
         """The name of the file that is written now, and the bytes of notes in it."""
@@ -64,7 +67,7 @@ class JournalWriter:
             self.short = True
             return
         if self._journal.short and not self.short:
-            logger.error("The disk is full: requests get 503 until there is room for the journal.")
+            logger.error(_FULL)
             self.short = True
 
     def settle(self, settled: Settled, plan: Plan | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import signal
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from lightgate.errors import ConfigError, LightgateError
-from lightgate.whole_file import put
+from lightgate.whole_file import NO_ROOM, put
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 STATE: Final = "supervisor.json"
+LAST: Final = "supervisor.last"  # the same file while no supervisor runs: its room is needed again
 LOCK: Final = "supervisor.lock"
 FORCED: Final = "reload-forced"  # a file that lets the next reload remove every model or key
 UPGRADE: Final = "reload-upgrade"  # a file that lets the next reload replace the supervisor too
@@ -27,8 +27,8 @@ WORKER: Final = "worker-"  # begins the name of a worker
 PARENT_DEATH_ENV: Final = "LIGHTGATE_ENDS_WITH_PARENT"  # set for every child of a supervisor
 ORPHANS_S: Final = 4.0  # the children of a supervisor that was killed are gone by then
 ROOM_BYTES: Final = 8192  # by which the state grows: some 60 children fit
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LOOK_S: Final = 0.05
+_PID_BYTES: Final = 32  # of the lock's file: always as long, so that it never needs another block
 
 
 class ChildState(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,22 +85,28 @@ class DataFolderLock:
         try:
             put(self._data / STATE, told)
         except OSError as error:
-            if error.errno not in _FULL or not self._written_over(told):
+            if error.errno not in NO_ROOM or not self._written_over(told):
                 raise
 
     def _written_over(self, told: bytes) -> bool:
-        """Write into the blocks that the file has; whether it has enough."""
+        """Write into the blocks that the file, or that of the last process, has; whether so."""
+        state, last = self._data / STATE, self._data / LAST
+        at = state if state.exists() else last
         try:
-            descriptor = os.open(self._data / STATE, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(at, os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
             return False
         try:
             room = os.fstat(descriptor).st_size
-            return len(told) <= room and os.pwrite(descriptor, told.ljust(room), 0) == room
+            if len(told) > room or os.pwrite(descriptor, told.ljust(room), 0) != room:
+                return False
+            if at is last:
+                last.rename(state)
         except OSError:
             return False
         finally:
             os.close(descriptor)
+        return True
 
     @property
     def descriptor(self) -> int:
@@ -108,9 +114,10 @@ class DataFolderLock:
         return self._lock
 
     def release(self) -> None:
-        """Remove `supervisor.json`, then release the lock."""
+        """Take `supervisor.json` out of its place, then release the lock."""
         if self._lock >= 0:
-            (self._data / STATE).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                (self._data / STATE).replace(self._data / LAST)
             os.close(self._lock)
             self._lock = -1
 
@@ -180,12 +187,12 @@ def _locked(data: Path) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        holder = os.read(lock, 32).decode("ascii", "replace").strip()
+        holder = os.read(lock, _PID_BYTES).decode("ascii", "replace").strip()
         os.close(lock)
         raise LightgateError(
             f"Another `lightgate up` (pid {holder or 'unknown'}) already runs on {data}.",
             hint="Stop it, or name another folder with --data.",
         ) from None
-    os.ftruncate(lock, 0)
-    os.write(lock, f"{os.getpid()}\n".encode())
+    with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+        os.pwrite(lock, f"{os.getpid()}\n".ljust(_PID_BYTES).encode(), 0)
     return lock

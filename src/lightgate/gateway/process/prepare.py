@@ -11,7 +11,7 @@ import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -19,7 +19,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.logs import secrets_of, shared_url
-from lightgate.ledger.failed import LedgerFailed
+from lightgate.ledger.failed import LedgerFailed, LedgerNoRoom
 from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import KeyRecord, read_keys
 from lightgate.provider.catalogue import catalogue
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lightgate.config.model import Config, TracesTable
-    from lightgate.gateway.served.snapshot import Snapshot
+    from lightgate.gateway.served.snapshot import Snapshot, SnapshotFailed
+    from lightgate.ledger.store.store import Ledger
     from lightgate.route.form.prior import Prior
     from lightgate.sim.world import World
 
 
+_COUNTERS: Final = "Budgets go on from the counters of this data folder."
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +58,7 @@ class ServedNames(msgspec.Struct, frozen=True, kw_only=True):
     """What a snapshot serves: its providers, how many names, and a model for a first try.
 
     `ignored` are variables with a base URL that leads back to this gateway, `keys` those that it
-    lets in.
+    lets in. `old`: it is the last snapshot, since the disk did not take a new one that differs.
     """
 
     providers: tuple[str, ...]
@@ -65,6 +67,7 @@ class ServedNames(msgspec.Struct, frozen=True, kw_only=True):
     auto: bool = False
     ignored: tuple[str, ...] = ()
     keys: tuple[KeyRecord, ...] = ()
+    old: bool = False
 
 
 class ListNews(msgspec.Struct, frozen=True):
@@ -129,9 +132,10 @@ class Preparation:
 
         The `first` one has the priors of the last life: no database delays the start. A later one
         that would remove every model or every key is a ConfigError, unless it is `forced`. The keys
-        are read while nobody else changes the snapshot: a key that is made now is in it.
+        are read while nobody else changes the snapshot: a key that is made now is in it. Where the
+        disk does not take it, the last one stays in force if it says the same, or for a start.
         """
-        from lightgate.gateway.served.snapshot import changing, put_snapshot
+        from lightgate.gateway.served.snapshot import SnapshotFailed, changing, put_snapshot
 
         data = self._data()
         made = self.make_snapshot((), self.first_priors() if first else self.priors())
@@ -139,8 +143,31 @@ class Preparation:
             made = msgspec.structs.replace(made, keys=keys())
             if not first and not forced:
                 _refuse_emptied(made, data)
-            put_snapshot(data, made)
+            try:
+                put_snapshot(data, made)
+            except SnapshotFailed as error:
+                return self._last_served(made, error, starts=first)
         return self._served(made)
+
+    def _last_served(self, made: Snapshot, error: SnapshotFailed, *, starts: bool) -> ServedNames:
+        """Serve the last snapshot where a new one cannot be written; raises where that is wrong."""
+        from lightgate.gateway.served.snapshot import (
+            SnapshotFailed,
+            admits_no_more,
+            differ,
+            read_snapshot,
+        )
+
+        try:
+            last = read_snapshot(self._data())
+        except SnapshotFailed:
+            raise error from None
+        if not differ(last, made):
+            return self._served(last)
+        if not starts or self.facts is not None or not admits_no_more(last, made):
+            raise error
+        _log.error("%s The last configuration is served until there is room.", error.message)
+        return msgspec.structs.replace(self._served(last), old=True)
 
     def _served(self, made: Snapshot) -> ServedNames:
         from lightgate.gateway.served.asked import AskedNames
@@ -285,19 +312,32 @@ def _refuse_emptied(made: Snapshot, data: Path) -> None:
 def keys_in(place: LedgerPlace) -> tuple[KeyRecord, ...]:
     """Read the keys of a ledger; none where the ledger is still to be made.
 
-    Where a server has the ledger and cannot be used, they are those of the last snapshot.
+    Where a server has the ledger and cannot be used, or the disk of a file is full and lets it not
+    be read either, they are those of the last snapshot.
     """
     if place.missing:
         return ()
     try:
-        with place.open() as ledger, ledger.reading() as connection:
+        with _readable(place) as ledger, ledger.reading() as connection:
             return read_keys(connection)
     except LightgateError as error:
-        kept = None if place.own else _last_keys(place)
+        usual = place.own and not isinstance(error, LedgerNoRoom)
+        kept = None if usual else _last_keys(place)
         if kept is None:
             raise
         _log.warning("%s The keys are those of the last start.", error.message)
         return kept
+
+
+def _readable(place: LedgerPlace) -> Ledger:
+    """The ledger, open; on a full disk to read only."""
+    try:
+        return place.open()
+    except LedgerNoRoom as error:
+        try:
+            return place.open_alone()
+        except LedgerFailed:
+            raise error from None
 
 
 def _last_keys(place: LedgerPlace) -> tuple[KeyRecord, ...] | None:
@@ -314,7 +354,8 @@ def restore_spend(place: LedgerPlace, keys: tuple[KeyRecord, ...], *, shared: bo
     """Raise the spend counters to what the journals and the ledger know, before a worker runs.
 
     A ledger of all machines that share their counters is told to those instead: it knows more than
-    this machine has spent.
+    this machine has spent. On a full disk no journal can be shipped: what the journals say is added
+    to what can be read of the ledger.
     """
     from lightgate.gateway.shared.counters import write_known
     from lightgate.gateway.spend.counters import SpendCounters, restore
@@ -333,10 +374,43 @@ def restore_spend(place: LedgerPlace, keys: tuple[KeyRecord, ...], *, shared: bo
 
             restore(spend, ledger, keys, SYSTEM.wall_ns(), tell)
             write_known(place.data, known)
+    except LedgerNoRoom as error:
+        _restore_without_room(place, keys, error)
     except LedgerFailed as error:
         if place.own:
             raise
-        _log.warning("%s Budgets go on from the counters of this data folder.", error.message)
+        _log.warning("%s %s", error.message, _COUNTERS)
+
+
+def _restore_without_room(
+    place: LedgerPlace, keys: tuple[KeyRecord, ...], error: LedgerNoRoom
+) -> None:
+    """Raise the spend counters to what the ledger and the journals know; nothing is written there.
+
+    Where not even that can be read, the counters stand: what earlier workers had reserved counts as
+    spent. A key with a budget that has no counter yet may have spent it, so the start is refused.
+    """
+    from lightgate.gateway.spend.counters import SpendCounters, restore
+    from lightgate.ledger.journal.waiting import waiting_spend
+
+    try:
+        with place.open_alone() as ledger, SpendCounters.open(place.data / "spend", 0) as spend:
+            folder = place.data / "journal"
+            restore(spend, ledger, keys, SYSTEM.wall_ns(), None,
+                    lambda since_ns: waiting_spend(ledger, folder, since_ns))  # fmt: skip
+            _log.warning(
+                "%s Budgets go on from what the ledger and the journals say.", error.message
+            )
+    except LedgerFailed:
+        counted = SpendCounters.keys_in(place.data / "spend")
+        unknown = [key.name for key in keys if key.budget_usd is not None and key.id not in counted]
+        if unknown:
+            raise LightgateError(
+                f"{error.message} So it is not known what of their budgets these keys have spent:"
+                f" {', '.join(unknown)}.",
+                hint="Make room on the disk of the data folder.",
+            ) from None
+        _log.warning("%s %s", error.message, _COUNTERS)
 
 
 def providers_with_key() -> list[str]:

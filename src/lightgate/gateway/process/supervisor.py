@@ -74,7 +74,7 @@ class Supervisor:
         self._rereading: asyncio.Task[None] | None = None  # because of SIGHUP
         self._hung_ups = 0  # that no reload has begun after
         self._one_reload = asyncio.Lock()
-        self._read_again = False  # the last reload failed, and not because of the file: a full disk
+        self.read_again = False  # the file was not taken over, and not its own fault: a full disk
         self.reloads = 0  # replacements that have ended
         self.reload_error = ""  # of the last one
         self._told = asyncio.Event()
@@ -159,13 +159,13 @@ class Supervisor:
             problems = list(error.problems) if isinstance(error, ConfigError) else []
             say(_log, logging.ERROR, f"{error.message} The old configuration stays.", why=why,
                 problems=problems, hint=error.hint)  # fmt: skip
-            self._read_again = not isinstance(error, ConfigError)
+            self.read_again = not isinstance(error, ConfigError)
             return False
         except Exception:  # noqa: BLE001 - a reload that fails must not end what runs
             _log.exception("The configuration was not taken over; the old one stays")
-            self._read_again = True
+            self.read_again = True
             return False
-        self._read_again = False
+        self.read_again = False
         self.tell_reload()
         say(_log, logging.INFO, "The configuration was taken over", why=why)
         return True
@@ -316,9 +316,10 @@ class Supervisor:
         while True:
             await pause(LOOK_S)
             seen, looks = look(self._watched()), looks + 1
-            again = self._read_again and looks >= AGAIN_LOOKS
-            if seen is not None and seen == settled and (seen != self._known or again):
-                self._known, looks = seen, 0
+            again = self.read_again and looks >= AGAIN_LOOKS
+            changed = seen is not None and seen != self._known
+            if seen == settled and (changed or again):
+                self._known, looks = seen or self._known, 0
                 await self.reload("the file has changed")
             settled = seen
 

@@ -47,13 +47,14 @@ class PromptPrints:
         """
         path = data / FILE
         fresh = secrets.token_bytes(_KEY_BYTES)
+        made = data / f".{FILE}.{os.getpid()}"
         with contextlib.suppress(OSError):
-            made = data / f".{FILE}.{os.getpid()}"
-            made.touch(mode=0o600)
-            made.write_bytes(fresh)
-            with contextlib.suppress(FileExistsError):
+            if not path.exists():
+                made.touch(mode=0o600)
+                made.write_bytes(fresh)
                 os.link(made, path)  # whole, or not at all: another worker may read it now
-            made.unlink()
+        with contextlib.suppress(OSError):
+            made.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             kept = path.read_bytes()
             if len(kept) == _KEY_BYTES:

@@ -23,7 +23,7 @@ from lightgate.provider.catalogue import Provider, references
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan.alias import Alias
-from lightgate.whole_file import own_name, put
+from lightgate.whole_file import put_always
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -166,11 +166,15 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def put_snapshot(data: Path, snapshot: Snapshot) -> None:
-    """Replace the file by rename: a reader sees the old one or the new one."""
+    """Replace the file by rename: a reader sees the old one or the new one.
+
+    Call it where nobody else does (`changing`). There is room for it on a full disk too, if it was
+    written once when there was some.
+    """
     path = data / FILE
     try:
         data.mkdir(parents=True, exist_ok=True)
-        put(path, _encode(snapshot), unborn=own_name(path), sync=True)
+        put_always(path, _encode(snapshot))
     except OSError as error:
         raise SnapshotFailed(f"{path} cannot be written: {error.strerror}.") from None
 
@@ -187,6 +191,19 @@ def read_snapshot(data: Path) -> Snapshot:
     if found.version != VERSION:
         raise SnapshotFailed(f"{path} is of another version of Lightgate.")
     return found
+
+
+def differ(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two snapshots serve something else, or somebody else; priors aside."""
+    same = {"made_ns": 0, "instance": "", "priors": {}}
+    return msgspec.structs.replace(one, **same) != msgspec.structs.replace(other, **same)
+
+
+def admits_no_more(one: Snapshot, other: Snapshot) -> bool:
+    """Whether one snapshot lets in only whom another one lets in, and under the same terms."""
+    if not one.keys:  # it asks for none
+        return not other.keys
+    return all(key in other.keys for key in one.keys)
 
 
 def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:

@@ -43,7 +43,7 @@ from lightgate.gateway.spend.shares import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lightgate.clock.source import Clock
@@ -114,6 +114,12 @@ class SpendCounters:
         counters = cls(CounterFile(path), worker, clock)
         counters.add(keys)
         return counters
+
+    @staticmethod
+    def keys_in(path: Path) -> frozenset[str]:
+        """The ids of the keys that are counted in a file."""
+        with CounterFile(path) as file:
+            return frozenset(key_id for key_id, _ in file.slots())
 
     def __enter__(self) -> Self:
         return self
@@ -390,11 +396,13 @@ def restore(
     keys: Iterable[KeyRecord],
     wall_ns: int,
     raise_to: Callable[[KeyRecord, int], None] | None = None,
+    waiting: Callable[[int], Mapping[str, int]] = lambda _: {},
 ) -> None:
     """Raise every spend to what the ledger knows, then drop what earlier lives had reserved.
 
     `raise_to` is called instead, with nano-dollars, where others have spent of it too; then what
-    earlier lives had reserved counts as spent here.
+    earlier lives had reserved counts as spent here. `waiting` tells the nano-dollars since a time
+    that are in journals still.
 
     Call it while no worker of this data folder runs, after the journals were shipped and their
     orphans settled: then the ledger knows every cent, and no reservation is anybody's.
@@ -406,10 +414,14 @@ def restore(
     counters.add(rows)
     for period in get_args(Period):
         of_period = [key for key in rows if key.budget_period == period]
-        spent = spend_per_key(ledger, period_start(period, wall_ns)) if of_period else {}
+        if not of_period:
+            continue
+        start = period_start(period, wall_ns)
+        spent = spend_per_key(ledger, start)
+        left = waiting(0 if start is None else int(start.timestamp()) * SECOND_NS)
         for key in of_period:
-            if key.id in spent:
-                nano_usd = int(spent[key.id] * SECOND_NS)
+            if key.id in spent or key.id in left:
+                nano_usd = int(spent.get(key.id, 0) * SECOND_NS) + left.get(key.id, 0)
                 if raise_to is None:
                     counters.load_spend(key.id, nano_usd)
                 else:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from lightgate.ledger.failed import LedgerBusy, LedgerConflict, LedgerFailed
-from lightgate.ledger.sqlite import is_busy, use_wal
+from lightgate.ledger.failed import LedgerBusy, LedgerConflict, LedgerFailed, LedgerNoRoom
+from lightgate.ledger.sqlite import has_no_room, is_busy, use_alone, use_wal
 from lightgate.ledger.store.schema import Money, money_text
 
 if TYPE_CHECKING:
@@ -22,12 +22,15 @@ _WRITES: Final = "lightgate_writes"  # execution option of a connection that wil
 
 
 class LiteDatabase:
-    """A SQLite file; `path` is None for one in memory."""
+    """A SQLite file; `path` is None for one in memory.
+
+    `alone`: it is only read, without another process, and nothing is written for that.
+    """
 
     name: Final = "sqlite"
     errors: Final = (sa.exc.SQLAlchemyError,)
 
-    def __init__(self, url: sa.URL, busy_s: float) -> None:
+    def __init__(self, url: sa.URL, busy_s: float, *, alone: bool = False) -> None:
         self.path = Path(url.database) if url.database else None
         try:
             if self.path is not None:
@@ -35,7 +38,7 @@ class LiteDatabase:
         except OSError as error:
             raise LedgerFailed(f"The ledger cannot be opened: {error.strerror}.") from None
         self.engine = sa.create_engine(url, connect_args={"timeout": busy_s})
-        sa.event.listen(self.engine, "connect", _on_connect)
+        sa.event.listen(self.engine, "connect", _on_connect_alone if alone else _on_connect)
         sa.event.listen(self.engine, "begin", _on_begin)
 
     def to_read(self, connection: sa.Connection) -> sa.Connection:
@@ -86,7 +89,15 @@ class LiteDatabase:
         sentence = f"The ledger cannot be {doing}: {cause}."
         if is_busy(cause):
             return LedgerBusy(sentence, hint="Another process holds it.")
+        if has_no_room(cause):
+            return LedgerNoRoom(f"The ledger cannot be {doing}, the disk may be full: {cause}.")
         return LedgerFailed(sentence)
+
+
+def _on_connect_alone(base: sqlite3.Connection, record: object) -> None:
+    del record
+    base.isolation_level = None
+    use_alone(base)
 
 
 def _on_connect(base: sqlite3.Connection, record: object) -> None:

@@ -28,6 +28,7 @@ from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import LightgateError
 from lightgate.ledger.journal.notes import VERSION, Note, Opened
+from lightgate.whole_file import NO_ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +38,6 @@ SUFFIX: Final = ".lgj"
 ROTATE_BYTES: Final = 64 * 1024 * 1024
 GROW_BYTES: Final = 256 * 1024  # taken from the disk at a time
 SPARE_BYTES: Final = 2 * 1024 * 1024  # ahead of the notes: about two thousand exchanges
-_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _UNBORN: Final = ".new"  # ends the name of a file that is not found yet
 _HEAD: Final = struct.Struct("<II")  # payload bytes, and their crc32, which starts from the length
 HEAD_BYTES: Final = _HEAD.size
@@ -57,7 +57,7 @@ class JournalFailed(LightgateError):  # noqa: N818 - names the event
     def of(cls, what: str, error: OSError) -> Self:
         """Say what could not be done, and why."""
         failure = cls(f"{what}: {error.strerror}.")
-        failure.full = error.errno in _FULL
+        failure.full = error.errno in NO_ROOM
         return failure
 
 

@@ -58,13 +58,7 @@ class Ledger:
         `url` is a database URL, the path of a SQLite file, or "sqlite": the one in `data_folder`.
         `patience_s` is how long one statement of a server may take.
         """
-        ledger = cls.later(url, data_folder, busy_s=busy_s, patience_s=patience_s)
-        try:
-            ledger.bring_up_to_date()
-        except BaseException:
-            ledger.close()
-            raise
-        return ledger
+        return cls.later(url, data_folder, busy_s=busy_s, patience_s=patience_s).opened()
 
     @classmethod
     def later(
@@ -75,8 +69,16 @@ class Ledger:
         busy_s: float = BUSY_S,
         patience_s: float | None = None,
     ) -> Self:
-        """Make a ledger that is opened when it is first used: its server may be away now."""
+        """Make a ledger that is opened when it is used: its server may be away, its disk full."""
         return cls(_database(database_url(url, data_folder), busy_s, patience_s))
+
+    @classmethod
+    def alone(cls, url: str | Path, data_folder: Path | None = None) -> Self:
+        """Open a SQLite ledger to read it where the disk has no room to open it as usual.
+
+        Others wait until it is closed. One whose tables are not up to date cannot be read so.
+        """
+        return cls(LiteDatabase(database_url(url, data_folder), BUSY_S, alone=True)).opened()
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +97,7 @@ class Ledger:
 
     def moved(self) -> bool:
         """Whether the ledger's file was deleted or replaced since it was opened."""
-        return self._watch is not None and self._watch.moved()
+        return self._watch is not None and self._current and self._watch.moved()
 
     def leave_moved(self) -> None:
         """Let go of a file that has moved, and of what lies beside its place."""
@@ -174,6 +176,15 @@ class Ledger:
         self._current = True
         if self._watch is not None:
             self._watch.note()
+
+    def opened(self) -> Self:
+        """Bring the tables up to date, or close what is open and raise."""
+        try:
+            self.bring_up_to_date()
+        except BaseException:
+            self.close()
+            raise
+        return self
 
     def _upgrade(self, revision: str | None) -> None:
         from alembic import command
