@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lightgate.dialect.neutral.json_text import too_deep
 from lightgate.errors import NO_WORDS, ErrorWords, UsageError
 
 if TYPE_CHECKING:
@@ -271,6 +272,8 @@ def _sentence(error: dict[str, Any]) -> str:
 
 
 def _from_bytes(body: bytes) -> Fault | None:
+    if too_deep(body):
+        return None
     try:
         return from_value(msgspec.json.decode(body))
     except (ValueError, RecursionError):

@@ -6,12 +6,13 @@ Every value is serialised as a whole: nothing that a provider said is put betwee
 from __future__ import annotations
 
 import json
-import re
+from itertools import accumulate
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
 MOST: Final = 1 << 40  # tokens; more than this is no count
+DEEPEST: Final = 500  # levels of nesting; every interpreter reads so many, each has another limit
 Object = dict[str, Any]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None  # of tokens
 T = TypeVar("T")
@@ -24,7 +25,10 @@ _LINE_ENDS: Final = (
     (b"\xe2\x80\xa8", b"\\u2028"),
     (b"\xe2\x80\xa9", b"\\u2029"),
 )
-_TEXTS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NEITHER: Final = bytes(sorted(set(range(256)) - set(b'{[]}"')))  # a bracket nor a quote
+_PLAIN_LEVELS: Final = 16  # few bodies are nested deeper
+_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_OPENS: Final = ord("[")
 _BILLS: Final = ("usage", "usageMetadata")  # fields of token counts
 _BILLED: Final = ("message", "response", "x_groq")  # objects that may hold token counts
 
@@ -35,6 +39,8 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
     Halves of an emoji, cut at a chunk's end as lone surrogates or broken UTF-8, are let through,
     and what stands in place of a token count is left out.
     """
+    if too_deep(data):
+        return None
     try:
         return decoder.decode(data)
     except (ValueError, RecursionError):
@@ -122,5 +128,29 @@ def holds_more(data: bytes, most: int) -> bool:
     """Say whether JSON has more than so many objects and lists; brackets in texts do not count."""
     if data.count(b"{") + data.count(b"[") <= most:
         return False
-    bare = _TEXTS.sub(b"", data)
-    return bare.count(b"{") + bare.count(b"[") > most
+    return _brackets(data).count(b"[") > most
+
+
+def too_deep(data: bytes) -> bool:
+    """Say whether JSON is nested deeper than any request or answer is.
+
+    Asked before every reading: how deep a decoder goes depends on the interpreter's version, and on
+    how deep its own calls are nested at that moment.
+    """
+    if len(data) < 2 * DEEPEST or data.count(b"{") + data.count(b"[") <= DEEPEST:
+        return False
+    brackets = _brackets(data)
+    for _ in range(_PLAIN_LEVELS):  # the innermost level goes each time: much faster than counting
+        brackets = brackets.replace(b"[]", b"")
+        if len(brackets) <= DEEPEST:
+            return False
+    steps = (1 if one == _OPENS else -1 for one in brackets)
+    return max(accumulate(steps)) > DEEPEST - _PLAIN_LEVELS
+
+
+def _brackets(data: bytes) -> bytes:
+    """Return the brackets of JSON, all of them square, without those in its texts."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    found = data.translate(_SQUARE, _NEITHER).replace(b'""', b"")
+    return b"".join(found.split(b'"')[::2]) if b'"' in found else found

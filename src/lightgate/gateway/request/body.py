@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from lightgate.dialect.neutral.json_text import too_deep
 from lightgate.dialect.request import CallForm
 from lightgate.errors import UsageError
 from lightgate.gateway.request.endpoint import Endpoint
@@ -67,6 +68,7 @@ _COMMON: Final = frozenset(  # names that need no look at their spelling
     ]
 )
 _MOST_FIELDS: Final = 256
+_TOO_DEEP: Final = "The body is nested too deeply."
 _MOST_TOKENS: Final = 2**31  # of one answer; clients that want no limit say 2**31 - 1
 _MOST_ANSWERS: Final = 1024
 _MOST_PROMPTS: Final = 100_000
@@ -266,6 +268,8 @@ def with_cap(dialect: str, fields: Fields, cap: int, field: str) -> Fields:
 def _take_apart(body: bytes) -> Fields:
     if not body:
         raise UsageError("The request has no body.", hint="Send a JSON object.")
+    if too_deep(body):
+        raise UsageError(_TOO_DEEP)
     try:
         if not body.isascii():
             body.decode("utf-8")
@@ -277,7 +281,7 @@ def _take_apart(body: bytes) -> Fields:
     except ValueError as error:
         raise UsageError(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
-        raise UsageError("The body is nested too deeply.") from None
+        raise UsageError(_TOO_DEEP) from None
 
 
 def _check_names(fields: Fields) -> None:
