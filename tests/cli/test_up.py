@@ -457,7 +457,7 @@ async def test_it_starts_on_a_full_disk_where_it_ran_before(
         stack.push_async_exit(serving)
         status, body = await asked()
         assert (status, json.loads(body)["error"]["code"]) == (503, "journal")
-        assert (await up.get("/health/ready"))[0] == 200
+        assert await up.get("/health/ready") == (503, b'{"status":"disk full"}')
         assert (await up.get("/api/board", console=True))[0] == 503
         own = psutil.Process(up.process.pid)
         for one in (own, *own.children(recursive=True)):
