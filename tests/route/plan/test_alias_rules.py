@@ -98,9 +98,12 @@ def laid(order: str, well: int, **more: Any) -> list[tuple[str, int | None, int 
 def test_an_order_becomes_steps() -> None:
     assert laid("a", 1) == [("a", 0, None, "only")]
     assert laid("ab", 2) == [("a", 0, 7, "primary"), ("b", None, None, "fallback")]
-    assert laid("abc", 3, learned=(1, 2, 3)) == [
-        ("a", 0, 1, "primary"), ("b", None, 2, "fallback"), ("c", None, None, "fallback"),
-    ]  # fmt: skip
+    ready = [Step(name, None, due, "fallback") for name, due in (("a", 1), ("b", 2), ("c", 3))]
+    found = lay_out("abc", 3, Layout(0, None, 1, None), ready)
+    assert found == (Step("a", 0, 1, "primary"), ready[1], Step("c", None, None, "fallback"))
+    found = lay_out("abc", 3, Layout(1, None, 1, None), ready)  # with a retry of each
+    assert found[:4] == (Step("a", 0, 1, "primary"), ready[0], ready[1], ready[1])
+    assert found[4:] == (ready[2], Step("c", None, None, "fallback"))
 
 
 def test_retries_come_before_the_next_target() -> None:

@@ -15,7 +15,7 @@ from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.plan.alias import Alias, PlanAsk
 from lightgate.route.plan.decide import decide
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
-from lightgate.route.plan.worth import Saved, Stakes, saved, worth_after
+from lightgate.route.plan.worth import saved, worth_after
 
 if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan
@@ -27,12 +27,12 @@ def test_what_is_saved_is_what_the_first_would_still_need() -> None:
     late = SlowEnd.of([1.0, 2.0, 4.0])
     assert saved(late, 1.0, 0.5) == pytest.approx(((0.5 + 2.5) / 2, 1.0))
     assert saved(late, 0.5, 1.0) == pytest.approx(((0.5 + 2.5) / 3, 2 / 3))
-    assert saved(late, 0.5, 9.0) == Saved(0.0, 0.0)
+    assert saved(late, 0.5, 9.0) == (0.0, 0.0)
 
 
 def test_a_silence_longer_than_any_is_taken_to_last_as_long_again() -> None:
-    assert saved(SlowEnd.of([1.0, 2.0]), 5.0, 0.5) == Saved(4.5, 1.0)
-    assert saved(SlowEnd.of([]), 0.5, 0.6) == Saved(0.0, 0.0)
+    assert saved(SlowEnd.of([1.0, 2.0]), 5.0, 0.5) == (4.5, 1.0)
+    assert saved(SlowEnd.of([]), 0.5, 0.6) == (0.0, 0.0)
 
 
 @given(st.lists(st.floats(0.01, 60.0), max_size=20), st.floats(0.01, 60.0), st.floats(0.01, 60.0))
@@ -42,28 +42,28 @@ def test_sums_say_what_the_single_first_tokens_say(
     rests = [one - age_s for one in seconds if one > age_s] or [age_s]
     found = saved(SlowEnd.of(sorted(seconds)), age_s, second_s)
     expected = sum(max(0.0, rest - second_s) for rest in rests) / len(rests)
-    assert found.first_s == pytest.approx(expected, abs=1e-6)
-    assert found.wins == pytest.approx(sum(rest > second_s for rest in rests) / len(rests), abs=0.1)
+    assert found[0] == pytest.approx(expected, abs=1e-6)
+    assert found[1] == pytest.approx(sum(rest > second_s for rest in rests) / len(rests), abs=0.1)
 
 
 def test_seconds_count_against_the_premium_of_a_winner_and_the_price_of_a_loser() -> None:
     late = SlowEnd.of([2.5])  # of which a second attempt after 1 s saves 1 s
 
     def after(second: float, won: float, lost: float = 0.0) -> float | None:
-        return worth_after(late, 1.0, 0.5, Stakes(second, won, lost))
+        return worth_after(late, 1.0, 0.5, (second, won, lost))
 
     assert after(20.0, 20.0) == 1.0
     assert after(19.9, 20.0) == 4.0  # it is worth it once the first has been silent for long
     assert after(19.9, 20.0, 99.0) == 4.0
     assert after(1.0, 20.0) is None
     assert after(0.0, -1.0) == 1.0  # it even saves money
-    assert worth_after(late, 1.0, 9.0, Stakes(1e9, 0.0, 0.0)) is None
+    assert worth_after(late, 1.0, 9.0, (1e9, 0.0, 0.0)) is None
 
 
 def test_one_that_seldom_wins_pays_for_the_losers() -> None:
     late = SlowEnd.of([1.1, 1.2, 1.3, 9.5])
-    assert worth_after(late, 1.0, 0.5, Stakes(1.0, 0.0, 2.0)) == 1.0
-    assert worth_after(late, 1.0, 0.5, Stakes(1.0, 0.0, 9.0)) == 2.0  # only the last one is left
+    assert worth_after(late, 1.0, 0.5, (1.0, 0.0, 2.0)) == 1.0
+    assert worth_after(late, 1.0, 0.5, (1.0, 0.0, 9.0)) == 2.0  # only the last one is left
 
 
 def test_the_slow_end_of_a_target_is_that_of_its_last_first_tokens() -> None:

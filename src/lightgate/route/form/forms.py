@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -64,6 +64,7 @@ class Forms:
         "incumbents",
         "pairs",
         "promises",
+        "standings",
         "stated_by",
         "version",
     )
@@ -78,6 +79,7 @@ class Forms:
         self.crowded: set[str] = set()  # targets that have as many in flight as they may
         self.stated_by: dict[str, StatedLimits] = {}  # targets whose answers state limits
         self.pairs = Pairs()
+        self.standings: dict[object, Any] = {}  # of lists of targets: what decisions keep of them
         self.promises: dict[str, Promise] = {}  # by model
         self.version = 0  # changes with every event after which a ranking may be another one
         self.use(priors)
@@ -332,5 +334,6 @@ class Forms:
             for name in loose[: MOST // 2]:
                 del self.by_target[name]
                 self.crowded.discard(name)
+            self.standings.clear()
         form = self.by_target[target] = Form(DEFAULT)
         return form

@@ -94,9 +94,9 @@ class Form:
         "cold",
         "curve",
         "deviation",
-        "dues_ns",
         "ends",
         "errors",
+        "far",
         "in_flight",
         "last_ns",
         "limit",
@@ -123,6 +123,7 @@ class Form:
         "until_ns",
         "variance",
         "waiting",
+        "watched",
     )
 
     def __init__(self, prior: Prior) -> None:
@@ -151,6 +152,7 @@ class Form:
         self.curve = WaitCurve()
         self.cold = ColdStarts()
         self.shared = False  # whether others than this worker may have requests here
+        self.watched = True  # whether one more may wait though few are in flight
         self._spoke_ns = NEVER  # start of the youngest attempt that had a first token
         self._foreign, self._told_ns = 0, NEVER  # others' requests by the engine, and when
         self._beside, self._peers, self._peers_ns = 0, 0, NEVER  # other workers' requests
@@ -159,14 +161,13 @@ class Form:
 
         self.until_ns = NEVER  # until when the following is good
         self.ttfts_s: list[float] = []  # expected (median) time to first token, by size
-        self.dues_ns: list[int | None] = []  # how long it is waited for, by size; None: unknown
+        self.far = 1.0  # times as much is the latest that it is waited for
         self.tail = 1.0  # times as much is the 80 % of it
         self.mean = 1.0  # ... and its mean: what a tail costs on average
-        self.slowness = 0.0  # seconds per token
-        self.p_error = 0.0
+        self.slowness = self.p_error = 0.0  # seconds per token; share of attempts that fail
         self.load = 1.0  # times as long is a first token of a newcomer taken to need
         self.belief: Belief = ((), 0.0, 0.0, (), NEVER, 0.0)  # never changed, only replaced
-        self.misses: dict[tuple[int, int], float] = {}  # what was found out about service levels
+        self.misses: dict[object, float] = {}  # what was found out about service levels
 
     def use_prior(self, prior: Prior) -> None:
         """Take another prior; what was seen stays, what was not begins with the prior."""
@@ -188,23 +189,25 @@ class Form:
         age = now_ns - self.last_ns
         weight = exp(age * RATE) if age > 0 else 1.0
         weather = exp(weight * self.deviation)
-        sizes, sigma = self.sizes, sqrt(self.variance)
-        ttfts_s = self.ttfts_s = [exp(size.long) * weather for size in sizes]
-        recent = self.recent
+        sigma, recent = sqrt(self.variance), self.recent
         self.tail = exp(Z80 * sigma) * (1.0 + weight * (recent.tail - 1.0))
         self.mean = exp(0.5 * min(self.noise, 1.5) ** 2) * (1.0 + weight * (recent.mean - 1.0))
         self.slowness = exp(0.5 * min(self.speed_variance, 0.5) - self.log_speed(now_ns))
         self.p_error = (weight * self.errors + ERRORS) / (weight * self.ends + ERROR_WEIGHT)
-        far = DEADLINE * exp(Z99 * sigma)
-        self.dues_ns = [
-            None if size.seen < ENOUGH else int(max(DEADLINE_FLOOR_S, far * ttft_s) * NS)
-            for size, ttft_s in zip(sizes, ttfts_s, strict=True)
-        ]
-        if self.misses:
-            self.misses.clear()
-        seen = [size.seen for size in sizes]
+        self.far = DEADLINE * exp(Z99 * sigma)
+        one, two, three = self.sizes
+        ttfts_s = [exp(one.long) * weather, exp(two.long) * weather, exp(three.long) * weather]
+        self.ttfts_s, seen = ttfts_s, [one.seen, two.seen, three.seen]
+        self.misses.clear()
+        self.watched = self.shared or self.cold.seconds > 0.0 or self.load != 1.0
         self.belief = (ttfts_s, self.penalty, self.slowness, seen, self.last_ns, self.p_error)
         self.until_ns = now_ns + GLANCE_NS
+
+    def due_ns(self, size: int) -> int | None:
+        """Return how long a first token is waited for; None: nobody knows yet."""
+        if self.sizes[size].seen < ENOUGH:
+            return None
+        return int(max(DEADLINE_FLOOR_S, self.far * self.ttfts_s[size]) * NS)
 
     def fresh(self, now_ns: int) -> float:
         """Return how much of the belief is of today's weather: 1 after a sample, 0 long after."""
@@ -257,6 +260,8 @@ class Form:
             self.cold.began(began_ns, alone=self.in_flight == 1)
             self.waiting[began_ns] = round(self.flying(began_ns))
         self.load = self._newcomer()
+        if self.load != 1.0:
+            self.watched = True
 
     def ended(self, began_ns: int) -> None:
         """Count an attempt that is over, however it went."""
@@ -288,12 +293,13 @@ class Form:
     def told(self, busy: int, now_ns: int) -> None:
         """Take in how many requests the engine says it has, ours included."""
         self._foreign, self._told_ns = max(0, busy - self.in_flight), now_ns
-        self.shared = True
+        self.shared = self.watched = True
 
     def beside(self, flying: int, workers: int, at_ns: int) -> None:
         """Take in what other workers had in flight here at an instant."""
         self._beside, self._peers, self._peers_ns = flying, workers, at_ns
         self.shared = self.shared or workers > 0
+        self.watched = self.watched or self.shared
 
     def wait_s(self, now_ns: int) -> float:
         """Return how long one more request would wait behind those in flight.
@@ -302,8 +308,7 @@ class Form:
         """
         flying = self.flying(now_ns) + 1.0 if self.shared else self.in_flight + 1.0
         curve = self.curve
-        easily = flying <= curve.known and (flying <= curve.room or not curve.slope)
-        wait_s = 0.0 if easily else curve.seconds(flying)
+        wait_s = 0.0 if flying <= curve.free else curve.seconds(flying)
         if self.cold.seconds and not self.in_flight:
             return wait_s + self.cold.next_s(now_ns)
         for oldest_ns in self.waiting:  # the first one
@@ -325,6 +330,7 @@ class Form:
         alone_s = exp(belief)
         wait_s = self.curve.seconds(flying)
         if self.cold.explains(began_ns, now_ns, ttft_s, alone_s + wait_s):
+            self.watched = True
             return False
         self.curve.saw(flying, ttft_s - alone_s, alone_s)
         late = ttft_s / (alone_s + wait_s)
@@ -350,6 +356,7 @@ class Form:
         began_ns = now_ns - round(at_least_s * NS)
         usual_s = exp(self.log_ttft(size, now_ns))
         if self.cold.explains(began_ns, now_ns, STILL * at_least_s, usual_s):
+            self.watched = True
             return
         flying = self.waiting.pop(began_ns, self.in_flight)
         belief = self.log_ttft(size, now_ns)

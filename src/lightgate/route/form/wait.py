@@ -51,8 +51,8 @@ class WaitCurve:
     """The wait at one target by the number in flight, the request itself included.
 
     `room` requests wait for nobody; each one beyond waits `slope` seconds more. Beyond `known`
-    nothing was tried: there each one counts `doubt` seconds on top. `easy` is the largest number
-    at which requests were seen not to wait.
+    nothing was tried: there each one counts `doubt` seconds on top. Up to `free` neither counts.
+    `easy` is the largest number at which requests were seen not to wait.
     """
 
     __slots__ = (
@@ -65,6 +65,7 @@ class WaitCurve:
         "alone_s",
         "doubt",
         "easy",
+        "free",
         "holding_s",
         "known",
         "room",
@@ -79,7 +80,7 @@ class WaitCurve:
         self.alone_s = 0.0  # what a first token needs if nobody waits, by the last sample
         self.widest = 0  # the most that were in flight when a first token's request started
         self.holding_s = 0.0  # that a request is in flight; 0: none has ended
-        self.known = float(ROOM)
+        self.known = self.free = float(ROOM)
         self.doubt = DOUBT * HOLDING_S / ROOM
         self._bins: dict[int, list[float]] = {}  # in flight: weight, seconds, squared seconds
         self._unit = 1.0  # the weight of a new sample; grows instead of all others shrinking
@@ -152,6 +153,7 @@ class WaitCurve:
     def _explored(self) -> None:
         self.known = max(2.0 * self.widest, float(ROOM))
         self.doubt = DOUBT * (self.holding_s or HOLDING_S) / self.known
+        self.free = min(self.known, self.room) if self.slope else self.known
 
     def _notice(self, off_s: float, alone_s: float) -> None:
         """Forget most of what was seen once the curve is wrong in one direction for a while."""
@@ -172,6 +174,7 @@ class WaitCurve:
             if fitted.error < best.error * BETTER:
                 best = fitted
         self.room, self.slope = best.room, best.slope
+        self.free = min(self.known, self.room) if self.slope else self.known
 
     def _tidy(self) -> None:
         """Drop what weighs nothing, and keep the weights inside what a float can hold."""

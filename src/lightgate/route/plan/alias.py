@@ -13,7 +13,7 @@ from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.plan.hedge import TargetPrice
-from lightgate.route.plan.plan import Level, Plan, Role, Step
+from lightgate.route.plan.plan import Level, Plan, Step
 from lightgate.route.prompt.cache_key import CacheRule
 
 
@@ -138,7 +138,6 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
     ttft_ns: int | None
     race: int
     hedge_ns: int | None
-    learned: Sequence[int | None] = ()  # first-token deadlines by place, where none is set
 
 
 def fixed_hedge_ns(hedge: str) -> int | None:
@@ -148,29 +147,35 @@ def fixed_hedge_ns(hedge: str) -> int | None:
     return parse_duration(hedge)
 
 
-def lay_out(order: Sequence[str], well: int, layout: Layout) -> tuple[Step, ...]:
+def lay_out(
+    order: Sequence[str], well: int, layout: Layout, ready: Sequence[Step] = ()
+) -> tuple[Step, ...]:
     """Turn an order of targets, the first `well` of them allowed, into steps.
 
     Only allowed targets race or hedge. The retries of a target come before the next target, and
-    after all steps that start by the clock.
+    after all steps that start by the clock. `ready` has the same order as steps that only follow a
+    failure, where those were made before.
     """
     racers = min(layout.race, well)
     hedges = racers <= 1 and layout.hedge_ns is not None and well > 1
     early = 2 if hedges else max(racers, 1)
     retries, count = layout.retries, len(order)
-    dues = layout.learned or (layout.ttft_ns,) * count
+    if not ready:
+        ready = [Step(target, None, layout.ttft_ns, "fallback") for target in order]
     last = count * (retries + 1) - 1
-    steps: list[Step] = []
-    for place in range(min(early, count)):
-        start_ns, role = _start(place, racers, layout.hedge_ns, last)
-        steps.append(Step(order[place], start_ns, dues[place], role))
-    if retries:
-        for place, target in enumerate(order):
-            more = retries + (place >= early)
-            steps += [Step(target, None, dues[place], "fallback")] * more
+    if racers > 1:
+        steps = [Step(one.target, 0, one.ttft_ns, "racer") for one in ready[:racers]]
     else:
-        for place in range(early, count):
-            steps.append(Step(order[place], None, dues[place], "fallback"))
+        first = ready[0]
+        steps = [Step(first.target, 0, first.ttft_ns, "primary" if last else "only")]
+        if hedges:
+            second = ready[1]
+            steps.append(Step(second.target, layout.hedge_ns, second.ttft_ns, "hedge"))
+    if retries:
+        for place, step in enumerate(ready):
+            steps += [step] * (retries + (place >= early))
+    else:
+        steps += ready[early:]
     final = steps[-1]
     if final.ttft_ns is not None:
         steps[-1] = Step(final.target, final.start_ns, None, final.role)
@@ -186,11 +191,3 @@ def lay_out_twice(target: str, layout: Layout) -> tuple[Step, ...]:
     retries = [Step(target, None, None, "fallback")] * layout.retries
     first = Step(target, 0, None, "primary")
     return (first, Step(target, layout.hedge_ns, None, "hedge"), *retries)
-
-
-def _start(place: int, racers: int, hedge_ns: int | None, last: int) -> tuple[int | None, Role]:
-    if racers > 1:
-        return 0, "racer"
-    if place:
-        return hedge_ns, "hedge"
-    return 0, "primary" if last else "only"

@@ -49,7 +49,7 @@ def rank(
     alias = ask.alias
     policy = policy_of(ask.policy or alias.policy)
     ranking = Ranking(ask, size, policy, forms, now_ns)
-    order = _drawn(alias, draw) if policy.order == "drawn" else list(alias.targets)
+    order: Sequence[str] = _drawn(alias, draw) if policy.order == "drawn" else alias.targets
     well = len(order)
     if not breakers.all_quiet(order):
         order, well = _well_first(order, breakers, now_ns)
@@ -119,7 +119,9 @@ def _drawn(alias: Alias, draw: float) -> list[str]:
     return order
 
 
-def _room_first(order: list[str], well: int, closed: AbstractSet[str]) -> tuple[list[str], int]:
+def _room_first(
+    order: Sequence[str], well: int, closed: AbstractSet[str]
+) -> tuple[Sequence[str], int]:
     """Put targets at their limit behind those below it; return the number of those below it.
 
     Where every target is at its limit the order stays: a limit refuses no request.
@@ -128,7 +130,7 @@ def _room_first(order: list[str], well: int, closed: AbstractSet[str]) -> tuple[
     if not room:
         return order, 0
     full = [target for target in order[:well] if target in closed]
-    return room + full + order[well:], len(room)
+    return [*room, *full, *order[well:]], len(room)
 
 
 def _well_first(order: Sequence[str], breakers: Breakers, now_ns: int) -> tuple[list[str], int]:

@@ -84,6 +84,15 @@ def sick(form: Form, now_ns: int) -> bool:
     return window.second >= SICK_ENDS and window.first > SICK * window.second
 
 
+def fit(form: Form, now_ns: int) -> bool:
+    """Return whether a target may be sent a second attempt: it is well, and has room."""
+    if sick(form, now_ns):
+        return False
+    if not form.in_flight and not form.shared:
+        return True
+    return form.curve.spare(form.flying(now_ns) + 1.0)
+
+
 def reserve_nano(price: TargetPrice, tokens_in: int, most_tokens: int) -> float:
     """Return the most that an attempt costs if it loses; its answer has up to `most_tokens`."""
     out = min(LAG_TOKENS, most_tokens) if price.abort_stops else most_tokens

@@ -78,6 +78,7 @@ _ALL: Final = (
     Policy(name="cascade", order="tiers"),
 )
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType({row.name: row for row in _ALL})
+_RANKED: Final[Mapping[str, Policy]] = {row.name: row for row in _ALL if row.order != "tiers"}
 BY_FORM: Final = tuple([row.name for row in _ALL if row.order == "form"])
 # What a request may ask for: tiers belong to a model.
 ASKABLE: Final = tuple([row.name for row in _ALL if row.order != "tiers"])
@@ -85,5 +86,4 @@ ASKABLE: Final = tuple([row.name for row in _ALL if row.order != "tiers"])
 
 def policy_of(name: str) -> Policy:
     """Return the policy by which one list of targets is put in order: without tiers, `ordered`."""
-    policy = POLICIES.get(name, ORDERED)
-    return ORDERED if policy.order == "tiers" else policy
+    return _RANKED.get(name, ORDERED)

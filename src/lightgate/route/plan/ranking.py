@@ -8,6 +8,7 @@ therefore make the plans of many requests (`lightgate.route.plan.kept`).
 from __future__ import annotations
 
 from math import exp
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -19,10 +20,11 @@ from lightgate.route.plan.hedge import (
     LATE,
     chance,
     delay_ns,
+    fit,
     quantile_of,
     sick,
 )
-from lightgate.route.plan.plan import Plan, StandInHedge
+from lightgate.route.plan.plan import Plan, Step
 from lightgate.route.plan.policy import USUAL_TOKENS
 from lightgate.route.plan.score import (
     CACHED_SHARE,
@@ -30,8 +32,6 @@ from lightgate.route.plan.score import (
     PREFILL_SAVED,
     STAY,
     costs,
-    misses,
-    terms,
 )
 from lightgate.route.plan.second_price import (
     hedge_price,
@@ -40,16 +40,20 @@ from lightgate.route.plan.second_price import (
     premium_nano,
     race_nano,
 )
-from lightgate.route.plan.worth import Stakes, worth_after
+from lightgate.route.plan.stand_in import StandIn
+from lightgate.route.plan.standing import standing
+from lightgate.route.plan.worth import worth_after
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.route.form.forms import Forms
-    from lightgate.route.form.target import Form
+    from lightgate.route.form.target import Belief, Form
     from lightgate.route.plan.alias import PlanAsk
     from lightgate.route.plan.hedge import Duplicate, HedgeBudgets
     from lightgate.route.plan.policy import Policy
+    from lightgate.route.plan.standing import Standing
+    from lightgate.route.plan.worth import Stakes
 
 NS: Final = 1e9
 MANY: Final = 8  # in flight at one target, from which on there are followers enough for that
@@ -67,13 +71,19 @@ class Ranking:
     """
 
     __slots__ = (
+        "_alone_s",
+        "_beliefs",
         "_dollars",
         "_fixed",
+        "_flying",
+        "_held",
         "_leads",
         "_loaded",
         "_nanos",
+        "_odd",
         "_over",
         "_seat",
+        "_steps",
         "_waits",
         "ask",
         "forms",
@@ -96,46 +106,38 @@ class Ranking:
         usual = ask.expected_tokens or USUAL_TOKENS
         self.tokens = min(usual, ask.max_tokens or usual)
         self.policy = policy
-        self.order: list[str] = []
+        self.order: Sequence[str] = ()
         self.known: list[Form] = []
         self.well = self.full = 0  # targets that are allowed; that are allowed, but at their limit
         self.together = 0  # targets that may run beside each other
         # Of each allowed target: the part of its value that its load multiplies, and the other.
+        self._alone_s: list[float] = []  # both, where nobody waits
         self._loaded: list[float] = []
         self._fixed: list[float] = []
         self._dollars: list[float] = []  # multiples of the least, beside seconds
         self._over: list[float] = []  # misses of levels, and dollars, which decide before seconds
         self._nanos: list[float] = []
         self._seat = (ask.alias.name, policy.name)  # under which the first is remembered
+        self._beliefs: list[Belief] = []  # of each target, as the candidates of plans keep them
+        self._held: Standing | None = None  # what is kept of all of them
+        self._steps: list[Step] = []  # of each target, after a failure
+        self._flying: list[int] = []  # in flight at each target
         self._waits: list[float] = []  # of each target, for one more request
+        self._odd: list[int] = []  # places where the load changes the value
         self._leads: dict[int, _Lead] = {}  # by the place of the first target, with these waits
 
-    def line_up(self, order: list[str], well: int) -> None:
+    def line_up(self, order: Sequence[str], well: int) -> None:
         """Take the candidates, the first `well` of them allowed, and weigh those."""
-        forms, now_ns = self.forms, self.now_ns
-        known: list[Form] = []
-        for target in order:
-            form = forms.by_target.get(target) or forms.form(target)
-            if now_ns > form.until_ns:
-                form.look(now_ns)
-            known.append(form)
-        self.order, self.known, self.well = order, known, well
+        held = standing(self.ask, order, self.forms, self.policy, self.size)
+        held.look(self.now_ns)
+        self.order, self.known, self.well, self._held = order, held.known, well, held
+        self._beliefs, self._steps = held.beliefs, held.steps
         if self.policy.order == "form" and well > 1:
-            self._weigh(self.policy)
+            self._weigh(self.policy, held)
 
     def plan(self, draw: float, key: str, budgets: HedgeBudgets | None) -> Plan:
         """Make the plan of one request; `draw` is in [0, 1), `key` is whose hedges are counted."""
-        now_ns = self.now_ns
-        # Most targets have nothing in flight at most times: those need no call.
-        waits = [
-            form.wait_s(now_ns) if form.in_flight or form.shared or form.cold.seconds else 0.0
-            for form in self.known
-        ]
-        if waits != self._waits:
-            self._waits = waits
-            self._leads.clear()
-            if self._nanos:
-                self._judge()
+        self._load()
         first, values, keys = self._first() if self._loaded else (0, [], ())
         lead = self._leads.get(first)
         if lead is None:
@@ -156,20 +158,48 @@ class Ranking:
             return lead.late or self._late(lead)
         return lead.doubled or self._doubled(lead)
 
+    def _load(self) -> None:
+        """Look at what every target has in flight, and how long one more request would wait."""
+        now_ns = self.now_ns
+        flying: list[int] = []
+        odd: list[int] = []
+        waits = [0.0] * len(self.known)
+        for form in self.known:
+            own = form.in_flight
+            # Most targets make nobody wait at most times: those need no call.
+            if form.waiting or own >= form.curve.free or form.watched:
+                place = len(flying)
+                waits[place] = form.wait_s(now_ns)
+                if waits[place] or form.load != 1.0:
+                    odd.append(place)
+            flying.append(own)
+        self._flying, self._odd = flying, odd
+        if waits != self._waits:
+            self._waits = waits
+            self._leads.clear()
+            if self._nanos:
+                self._judge()
+
     # The order
 
-    def _weigh(self, policy: Policy) -> None:
+    def _weigh(self, policy: Policy, held: Standing) -> None:
         """Work out the terms of each target's value."""
-        ask, well, order, known = self.ask, self.well, self.order, self.known
+        ask, well, order = self.ask, self.well, self.order
+        tokens = self.tokens if policy.most is None else min(self.tokens, policy.most)
+        work = policy.decode * tokens
+        pairs = zip(held.slow, held.failing, strict=True)
+        self._loaded = held.firsts.copy()
+        self._fixed = [work * slow + failing for slow, failing in pairs]
         if well < len(order):
-            order, known = order[:well], known[:well]
-        self._loaded, self._fixed = terms(policy, known, self.size, self.tokens)
+            order = order[:well]
+            del self._loaded[well:], self._fixed[well:]
         warm = None if ask.session is None else self.forms.warm(ask.session, self.now_ns)
         if warm in order:
             place = order.index(warm)
             rest = 1.0 - PREFILL_SAVED[self.size] - policy.sticky
             self._loaded[place] *= rest
             self._fixed[place] *= rest
+        self._alone_s = [*map(add, self._loaded, self._fixed)]
         if policy.money == "first":
             self._save(order, warm)
         elif policy.money == "beside" and ask.prices:
@@ -184,18 +214,11 @@ class Ranking:
         under load the waits say who is next. Where money counts beside seconds, both are multiples
         of the best: twice as dear is as bad as twice as slow.
         """
-        values: list[float] = []
-        flying = 0
-        weight = self.policy.ttft
-        rows = zip(self.known, self._loaded, self._fixed, self._waits, strict=False)
-        for form, loaded, fixed, wait_s in rows:
-            value = loaded * form.load + fixed
-            own = form.in_flight
-            if wait_s:
-                behind = FOLLOWERS if own >= MANY else 1.0 + (FOLLOWERS - 1.0) * own / MANY
-                value += weight * behind * wait_s
-            values.append(value)
-            flying += own
+        values = self._alone_s.copy()
+        count = len(values)
+        for place in self._odd:
+            if place < count:  # else it is not allowed just now
+                values[place] = self._under_load(place)
         if self._over:
             keys = list(zip(self._over, self._nanos, values, strict=True))
             return keys.index(min(keys)), values, keys
@@ -204,16 +227,27 @@ class Ranking:
             pairs = zip(values, self._dollars, strict=True)
             values = [value / quickest + dollars for value, dollars in pairs]
         order, incumbents, key = self.order, self.forms.incumbents, self._seat
-        incumbent = incumbents.get(key) if flying < LOADED * len(values) else None
+        flying = sum(self._flying if count == len(order) else self._flying[:count])
+        incumbent = incumbents.get(key) if flying < LOADED * count else None
         if incumbent in order:
             place = order.index(incumbent)
-            if place < len(values):  # else it is not allowed just now
+            if place < count:
                 values[place] *= STAY
         best = values.index(min(values))
         incumbents[key] = order[best]
         return best, values, values
 
-    def _save(self, order: list[str], warm: str | None) -> None:
+    def _under_load(self, place: int) -> float:
+        """Return the value of a target where one more request waits, or that is a newcomer."""
+        form, wait_s = self.known[place], self._waits[place]
+        value = self._loaded[place] * form.load + self._fixed[place]
+        if wait_s:
+            own = form.in_flight
+            behind = FOLLOWERS if own >= MANY else 1.0 + (FOLLOWERS - 1.0) * own / MANY
+            value += self.policy.ttft * behind * wait_s
+        return value
+
+    def _save(self, order: Sequence[str], warm: str | None) -> None:
         """Rank by misses, then dollars, then seconds: the cheapest that is good enough.
 
         Where no target is good enough, the one that misses its levels least comes first. The misses
@@ -231,13 +265,20 @@ class Ranking:
             if promise is None or promise.slo is not slo:
                 promise = self.forms.promise(ask.alias.name, slo)
             margins = promise.margins
+        waits = {place: self._waits[place] for place in self._odd}
         asked = LevelsAsked(self.size, self.tokens, self.now_ns, margins)
-        self._over = misses(slo, self.known[: self.well], self._waits, asked)
+        if self._held is not None:
+            self._over = self._held.misses(slo, self.well, waits, asked)
 
-    def _costs(self, order: list[str], warm: str | None) -> list[float]:
+    def _costs(self, order: Sequence[str], warm: str | None) -> list[float]:
         ask = self.ask
         prices = ask.prices or {}
-        nanos = costs(order, prices, ask.tokens_in, self.tokens)
+        each = None if self._held is None else self._held.each(prices)
+        if each is None:
+            nanos = costs(order, prices, ask.tokens_in, self.tokens)
+        else:
+            tokens_in, tokens = ask.tokens_in, self.tokens
+            nanos = [tokens_in * one + tokens * other for one, other in each[: self.well]]
         price = prices.get(warm) if warm is not None else None
         if price is not None and price.cached_in is not None and warm in order:
             saved = CACHED_SHARE * ask.tokens_in * (price.tokens_in - price.cached_in)
@@ -248,20 +289,21 @@ class Ranking:
 
     def _lead(self, first: int, values: list[float], keys: Sequence[Any]) -> _Lead:
         """Put the targets in order behind the first, and see what could start beside it."""
-        order, known, well = self.order, self.known, self.well
-        ranked: list[float] = []
-        if values:
+        order: Sequence[str] = self.order
+        known: Sequence[Form] = self.known
+        well, count = self.well, len(order)
+        places: Sequence[int] = range(count)
+        if values:  # of two at least
             places = sorted(range(well), key=keys.__getitem__)
             if places[0] != first:
                 places.remove(first)
                 places.insert(0, first)
-            ranked = [values[place] for place in places]
-            if well < len(order):
-                places += range(well, len(order))
-            order = [order[place] for place in places]
-            known = [known[place] for place in places]
-        lead = _Lead(order, known, own_nano(self.ask, self.tokens, order[0]))
-        lead.values, lead.ranked = values, ranked
+            if well < count:
+                places += range(well, count)
+            chosen = itemgetter(*places)
+            order, known = chosen(order), chosen(known)
+        lead = _Lead(places, order, known, own_nano(self.ask, self.tokens, order[0]))
+        lead.values = values
         lead.wait_s = self._waits[first]
         lead.chance = self._chance(lead)
         return lead
@@ -329,7 +371,7 @@ class Ranking:
         lead.reserve_nano, lead.premium, won, lost = price
         lead.extra_nano = (won + lost) / 2.0
         if q is not None and place and self._loaded and not self._over:
-            stakes = Stakes(self.policy.second * lead.own_nano, won, lost)
+            stakes = self.policy.second * lead.own_nano, won, lost
             lead.hedge_ns = self._worth_ns(lead, place, q, hedge_ns, stakes)
             if lead.hedge_ns is None:
                 lead.role = None
@@ -344,29 +386,30 @@ class Ranking:
         slower = (form.ttfts_s[size] + lead.wait_s) / exp(at.long)
         second_s = lead.known[place].ttfts_s[size]
         if lead.known[place].in_flight:
-            second_s += self._waits[self.order.index(lead.order[place])]
+            second_s += self._waits[lead.places[place]]
         delay_s = hedge_ns / NS
         if slower <= 1.0:
             after_s = worth_after(at.slowest(q), delay_s, second_s, stakes)
             return None if after_s is None else int(after_s * NS)
-        stakes = Stakes(slower * stakes.second, stakes.won, stakes.lost)
+        stakes = slower * stakes[0], stakes[1], stakes[2]
         after_s = worth_after(at.slowest(q), delay_s / slower, second_s / slower, stakes)
         return None if after_s is None else int(after_s * slower * NS)
 
     def _backup(self, lead: _Lead) -> int | None:
         """Find the best second: by its value, its correlation, and what closing it costs."""
-        order, known, prices, values = lead.order, lead.known, self.ask.prices, lead.ranked
+        order, known, prices, values = lead.order, lead.known, self.ask.prices, lead.values
         first, worse = order[0], self.forms.pairs.worse
         best, least = None, 0.0
         for place in range(1, self.well):
-            if not self._fit(known[place]):
+            form = known[place]
+            if (form.in_flight or form.trouble.first or form.shared) and not fit(form, self.now_ns):
                 continue
             if not values:
                 return place  # in the order of the configuration
             if self._over:  # in the order of money
                 dear = premium_nano(self.ask, self.tokens, first, order[place])[1] > DEARER
                 return None if dear else place
-            value = values[place]
+            value = values[lead.places[place]]
             if best is not None and value >= least:
                 break  # a factor makes no value smaller, and the values rise
             value *= worse(first, order[place])
@@ -377,40 +420,16 @@ class Ranking:
                 best, least = place, value
         return best
 
-    def _fit(self, form: Form) -> bool:
-        """Return whether a target may be sent a second attempt: it is well, and has room."""
-        if sick(form, self.now_ns):
-            return False
-        if not form.in_flight and not form.shared:
-            return True
-        return form.curve.spare(form.flying(self.now_ns) + 1.0)
-
-    def stand_in(self, lead: _Lead, order: list[str], known: list[Form]) -> StandInHedge | None:
-        """Prepare the hedge of the second target, which stands in for the first."""
-        q = lead.quantile
-        if q is None or not lead.backup or self.well < 3 or self.together < 3:
-            return None
-        if self.policy.money == "first" or not self._fit(known[2]):
-            return None
-        premium, part = premium_nano(self.ask, self.tokens, order[0], order[2])
-        first, second, third = [lost_nano(self.ask, self.tokens, target) for target in order[:3]]
-        lost = first + max(second + premium, third)
-        return StandInHedge(delay_ns(known[1].sizes[self.size], q), lost, part)
-
     # The steps
 
     def _alone(self, lead: _Lead) -> Plan:
         """Lay out the plan in which only a failure starts another target."""
-        lead.alone = self._laid_out(lead, lead.order, lead.known)
+        lead.alone = self._laid_out(lead)
         return lead.alone
 
     def _doubled(self, lead: _Lead) -> Plan:
         """Lay out the plan with the race, or with the hedge in the second place."""
-        order, known, place = lead.order, lead.known, lead.backup
-        if place > 1:
-            order = [order[0], order[place], *order[1:place], *order[place + 1 :]]
-            known = [known[0], known[place], *known[1:place], *known[place + 1 :]]
-        lead.doubled = self._laid_out(lead, order, known, doubled=True)
+        lead.doubled = self._laid_out(lead, doubled=True)
         return lead.doubled
 
     def _late(self, lead: _Lead) -> Plan:
@@ -425,35 +444,48 @@ class Ranking:
         lead.late = replace(plan, steps=steps, hedge_ns=late_ns)
         return lead.late
 
-    def _laid_out(
-        self, lead: _Lead, order: list[str], known: list[Form], *, doubled: bool = False
-    ) -> Plan:
-        ask, size, policy = self.ask, self.size, self.policy
-        alias = ask.alias
-        due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
-        dues: Sequence[int | None] = ()
+    def _fallbacks(self, lead: _Lead, due_ns: int | None) -> list[Step]:
+        """Return the step of each target that starts after a failure; a form keeps its own.
+
+        Without a set deadline the target's own holds, and more where one more request waits.
+        """
+        ready = [*map(self._steps.__getitem__, lead.places)]
         if due_ns is None:
-            dues = [form.dues_ns[size] for form in known]
-            if any(self._waits):
-                dues = [_due(form, size, self.now_ns) for form in known]
+            for place in self._odd:
+                wait_s, at = self._waits[place], lead.places.index(place)
+                step = ready[at]
+                if wait_s and step.ttft_ns is not None:
+                    own_ns = step.ttft_ns + int(PATIENCE * wait_s * NS)
+                    ready[at] = Step(step.target, None, own_ns, "fallback")
+        return ready
+
+    def _laid_out(self, lead: _Lead, *, doubled: bool = False) -> Plan:
+        ask, size, policy, alias = self.ask, self.size, self.policy, self.ask.alias
+        due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
         race, hedge_ns = (lead.race, lead.hedge_ns) if doubled else (1, None)
-        layout = Layout(alias.retries, due_ns, race, hedge_ns, dues)
+        layout = Layout(alias.retries, due_ns, race, hedge_ns)
         reason = policy.reason
         if self.full:
             reason += f", {self.full} full"
-        held = len(order) - self.well - self.full
+        held = len(lead.order) - self.well - self.full
         if held:
             reason += f", {held} held" if self.well else ", all held: soonest first"
-        twice = doubled and lead.role == "hedge" and not lead.backup
-        basis, first = lead.basis or self._basis(lead), known[0]
+        basis, first, place = lead.basis or self._basis(lead), lead.known[0], lead.backup
+        if doubled and not place:
+            steps = lay_out_twice(lead.order[0], layout)
+        else:
+            ready = self._fallbacks(lead, due_ns)
+            if doubled and place > 1:
+                ready.insert(1, ready.pop(place))
+            steps = lay_out(lead.order, self.well, layout, ready)
         predicted = (first.answered_s(size, self.now_ns) + lead.wait_s) * NS
         low, high = first.recent.band or first.sizes[size].band()
         return Plan(
-            lay_out_twice(order[0], layout) if twice else lay_out(order, self.well, layout),
+            steps,
             policy.name,
             reason,
             int(predicted),
-            order[1] if len(order) > 1 else None,
+            lead.order[place if doubled else 1] if len(lead.order) > 1 else None,
             hedge_ns,
             policy.finish,
             policy.silence,
@@ -465,7 +497,22 @@ class Ranking:
             predicted_high_ns=int(predicted * high),
             in_flight=first.in_flight,
             basis=basis,
-            again=None if hedge_ns is None else _Again(self, lead, order, known),
+            again=None if hedge_ns is None else self._again(lead),
+        )
+
+    def _again(self, lead: _Lead) -> StandIn | None:
+        """Return how the second target is hedged, should it stand in for the first."""
+        q, place = lead.quantile, lead.backup
+        if q is None or not place or self.well < 3 or self.together < 3:
+            return None
+        if self.policy.money == "first":
+            return None
+        third = 1 if place > 1 else 2
+        order, known = lead.order, lead.known
+        return StandIn(
+            (self.ask, self.tokens, self.size, self.now_ns, q),
+            (order[0], order[place], order[third]),
+            (known[place], known[third]),
         )
 
     def _basis(self, lead: _Lead) -> Basis:
@@ -474,8 +521,8 @@ class Ranking:
         lead.basis = Basis(
             self.order,
             self.size,
-            [form.belief for form in self.known],
-            [form.in_flight for form in self.known],
+            self._beliefs,
+            self._flying,
             self._waits,
             lead.values,
             self._over,
@@ -486,32 +533,6 @@ class Ranking:
             self.now_ns,
         )
         return lead.basis
-
-
-def _due(form: Form, size: int, now_ns: int) -> int | None:
-    """Return how long a first token is waited for: the wait behind others may be far longer."""
-    due_ns, wait_s = form.dues_ns[size], form.wait_s(now_ns)
-    return due_ns if due_ns is None or not wait_s else due_ns + int(PATIENCE * wait_s * NS)
-
-
-class _Again:
-    """How the second target of a plan is hedged: asked only if the first one fails."""
-
-    __slots__ = ("_given",)
-
-    def __init__(self, ranking: Ranking, lead: _Lead, order: list[str], known: list[Form]) -> None:
-        self._given = (ranking, lead, order, known)
-
-    def __call__(self) -> StandInHedge | None:
-        ranking, lead, order, known = self._given
-        return ranking.stand_in(lead, order, known)
-
-    def __eq__(self, other: object) -> bool:
-        """Two plans that do the same are equal, whatever they were made of."""
-        return isinstance(other, _Again)
-
-    def __hash__(self) -> int:
-        return 0
 
 
 class _Lead:
@@ -530,17 +551,24 @@ class _Lead:
         "looked",
         "order",
         "own_nano",
+        "places",
         "premium",
         "quantile",
         "race",
-        "ranked",
         "reserve_nano",
         "role",
         "values",
         "wait_s",
     )
 
-    def __init__(self, order: list[str], known: list[Form], own_nano: float) -> None:
+    def __init__(
+        self,
+        places: Sequence[int],
+        order: Sequence[str],
+        known: Sequence[Form],
+        own_nano: float,
+    ) -> None:
+        self.places = places  # in the ranking's order
         self.order = order
         self.known = known
         self.own_nano = own_nano
@@ -554,7 +582,6 @@ class _Lead:
         self.role: Duplicate | None = None  # of what may start beside the first; None: nothing
         self.reserve_nano = self.extra_nano = 0.0
         self.values: Sequence[float] = ()  # in the ranking's order
-        self.ranked: Sequence[float] = ()  # in this order
         self.wait_s = 0.0  # of one more request at the first
         self.basis: Basis | None = None
         self.alone: Plan | None = None

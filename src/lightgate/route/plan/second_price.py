@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from lightgate.route.plan.hedge import LAG_TOKENS, reserve_nano
 
@@ -14,40 +14,34 @@ if TYPE_CHECKING:
 LONGEST: Final = 4  # times the expected tokens: what is set aside where a request has no max_tokens
 
 
-class HedgePrice(NamedTuple):
-    """The prices of a hedge.
-
-    `reserve` is set aside for it, `premium` is the part of the second's price that the first does
-    not cost. `won` and `lost` are what is expected beyond the first target's price where the
-    second wins, and where it does not.
-    """
-
-    reserve: float = 0.0
-    premium: float = 0.0
-    won: float = 0.0
-    lost: float = 0.0
+# The prices of a hedge: what is set aside for it; the part of the second's price that the first
+# does not cost; what is expected beyond the first target's price where the second wins, and where
+# it does not.
+HedgePrice = tuple[float, float, float, float]
 
 
 def hedge_price(ask: PlanAsk, usual: int, first: str, second: str) -> HedgePrice:
     """Return the prices of a hedge; `usual` are the expected tokens of the answer."""
     prices = ask.prices
     if not prices:
-        return HedgePrice()
+        return 0.0, 0.0, 0.0, 0.0
     one, other = prices.get(first), prices.get(second)
     if one is None or other is None:  # what is not known costs the same, and the most
         lost = max(lost_nano(ask, usual, first), lost_nano(ask, usual, second))
-        return HedgePrice(lost, 0.0, lost, lost)
+        return lost, 0.0, lost, lost
     most = ask.max_tokens or LONGEST * usual
     in_1, in_2 = ask.tokens_in * one.tokens_in, ask.tokens_in * other.tokens_in
     out_1, out_2 = one.tokens_out, other.tokens_out
     whole = in_2 + most * out_2
-    premium = max(0.0, whole - in_1 - most * out_1)
-    lag = min(LAG_TOKENS, most)
+    premium = whole - in_1 - most * out_1
+    premium = premium if premium > 0.0 else 0.0
+    lag = LAG_TOKENS if most > LAG_TOKENS else most
     lost_1 = in_1 + out_1 * (lag if one.abort_stops else most)
     lost_2 = in_2 + out_2 * (lag if other.abort_stops else most)
-    lag = min(LAG_TOKENS, usual)
-    return HedgePrice(
-        max(lost_1 + premium, lost_2),
+    lag = LAG_TOKENS if usual > LAG_TOKENS else usual
+    dearest = lost_1 + premium
+    return (
+        dearest if dearest > lost_2 else lost_2,
         premium / whole if premium else 0.0,
         in_2 + usual * (out_2 - out_1) + out_1 * (lag if one.abort_stops else usual),
         in_2 + out_2 * (lag if other.abort_stops else usual),

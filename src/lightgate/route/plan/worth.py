@@ -9,7 +9,7 @@ question of whole answers, and was asked before.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from lightgate.route.form.size import SlowEnd
@@ -17,40 +17,27 @@ if TYPE_CHECKING:
 CHECKS: Final = (1.0, 2.0, 4.0, 8.0)  # times the delay: when the question is asked
 
 
-class Saved(NamedTuple):
-    """What a second attempt is expected to do: seconds sooner, and how often it wins."""
-
-    first_s: float
-    wins: float
-
-
-class Stakes(NamedTuple):
-    """What a second is worth, and what a second attempt costs: all in nano-dollars.
-
-    `won` is for one that wins: what the first has cost, and what the second costs more than the
-    first would have; less than nothing where it is cheaper. `lost` is for one that does not.
-    """
-
-    second: float
-    won: float
-    lost: float
+# What a second is worth, and what a second attempt costs: all in nano-dollars. The second number is
+# for one that wins: what the first has cost, and what the second costs more than the first would
+# have; less than nothing where it is cheaper. The third is for one that does not win.
+Stakes = tuple[float, float, float]
 
 
-def saved(late: SlowEnd, age_s: float, second_s: float) -> Saved:
+def saved(late: SlowEnd, age_s: float, second_s: float) -> tuple[float, float]:
     """Return what a second attempt saves that starts when the first has been silent for `age_s`.
 
-    Where no first token took so long, it is taken to need as long again. `second_s` is when the
-    second one's first token comes.
+    That is the seconds by which it is sooner, and how often it wins. Where no first token took so
+    long, it is taken to need as long again. `second_s` is when the second one's first token comes.
     """
     seconds, sums = late
     count = len(seconds) - bisect_right(seconds, age_s)
     if not count:
         sooner_s = age_s - second_s
-        return Saved(sooner_s, 1.0) if sooner_s > 0.0 else Saved(0.0, 0.0)
+        return (sooner_s, 1.0) if sooner_s > 0.0 else (0.0, 0.0)
     due_s = age_s + second_s
     place = bisect_right(seconds, due_s)
     wins = len(seconds) - place
-    return Saved((sums[place] - wins * due_s) / count, wins / count)
+    return (sums[place] - wins * due_s) / count, wins / count
 
 
 def worth_after(late: SlowEnd, delay_s: float, second_s: float, stakes: Stakes) -> float | None:
@@ -58,11 +45,12 @@ def worth_after(late: SlowEnd, delay_s: float, second_s: float, stakes: Stakes) 
 
     Nothing is asked before `delay_s`, and then each time when twice as much time has passed.
     """
+    second, won, lost = stakes
     for times in CHECKS:
         age_s = times * delay_s
         first_s, wins = saved(late, age_s, second_s)
         if first_s > 0.0:
-            price = wins * stakes.won + (1.0 - wins) * stakes.lost
-            if first_s * stakes.second >= price:
+            price = wins * won + (1.0 - wins) * lost
+            if first_s * second >= price:
                 return age_s
     return None
