@@ -26,7 +26,7 @@ import ship
 
 from lightgate.clock.quantile import quantile
 from lightgate.clock.sketch import DDSketch
-from lightgate.gateway.shared.live import BEAT_S, FORM_S, MOST_HEARD
+from lightgate.gateway.shared.live import BEAT_S, FORM_S, MOST_FORMS
 from lightgate.gateway.shared.share import Alone, KeyLimits, KeyShare, Needed, Told
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.ship import LIMIT
@@ -68,18 +68,13 @@ def spread(seeds: int, measure: Callable[[random.Random], float]) -> Spread:
 def heard_after_s(members: int, dice: random.Random) -> float:
     """How long after it was learned a worker's form reaches one other worker of another machine.
 
-    A form is told once a second. The other's next beat hears at most 32 members that
-    follow each other in the list, from a place that the store's clock gives; what was told before
-    the beat before is not heard any more, the next telling may be.
+    A form is told once a second. Each beat of the other hears at most MOST_FORMS, those first that
+    were told first. Of more than a second's beats can hear, each is heard in its turn, and by then
+    told again.
     """
     told = dice.random() * FORM_S
-    place = dice.randrange(members)
-    while True:
-        beat = told + dice.random() * BEAT_S
-        first = dice.randrange(members) if members > MOST_HEARD else 0
-        if members <= MOST_HEARD or (place - first) % members < MOST_HEARD:
-            return beat
-        told += FORM_S
+    turn_s = max(0.0, members / MOST_FORMS * BEAT_S - FORM_S)  # that the last one waits
+    return told + dice.random() * (BEAT_S + turn_s)
 
 
 def staleness(members: int, q: float) -> Callable[[random.Random], float]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.ledger.store.store import Ledger
 
-KEYS_S: Final = 2.0  # between two looks for keys that another node has changed
+KEYS_S: Final = 1.0  # between two looks for keys that another node has changed
 _log = logging.getLogger(__name__)
 
 

@@ -17,13 +17,15 @@ from lightgate.gateway.process.prepare import (
     providers_with_key,
     restore_spend,
 )
-from lightgate.gateway.served.snapshot import LOCK, read_snapshot
+from lightgate.gateway.served.snapshot import LOCK, Snapshot, put_snapshot, read_snapshot
 from lightgate.gateway.shared.counters import SharedCounters
 from lightgate.gateway.shared.store import SharedStore
 from lightgate.gateway.spend.counter_file import CounterFile
 from lightgate.gateway.spend.counters import SpendCounters
+from lightgate.ledger.failed import LedgerAway
 from lightgate.ledger.locate import LedgerPlace
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, add_key, new_key
+from redis_server import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,6 +144,22 @@ def test_the_keys_of_a_ledger(tmp_path: Path) -> None:
     with place.open() as ledger, ledger.writing() as connection:
         add_key(connection, record)
     assert keys_in(place) == (record,)
+
+
+def test_a_start_while_the_ledgers_server_is_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The keys of the last start are served; where there was none, nobody is let in."""
+    away = f"postgresql://lightgate:hidden-word@127.0.0.1:{free_port()}/ledger"
+    place, record = LedgerPlace(away, tmp_path), key(budget_usd=Decimal(1))
+    with pytest.raises(LedgerAway, match="is away"):
+        keys_in(place)
+    put_snapshot(tmp_path, Snapshot(made_ns=1, providers={}, keys=(record,)))
+    assert keys_in(place) == (record,)
+    assert "The keys are those of the last start." in caplog.text
+    restore_spend(place, (record,), shared=True)
+    assert "Budgets go on from the counters of this data folder." in caplog.text
+    assert "hidden-word" not in caplog.text
 
 
 def test_the_spend_of_an_earlier_life_is_restored(tmp_path: Path) -> None:

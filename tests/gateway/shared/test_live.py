@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from gateway.shared.test_counters import join
 from lightgate.clock.source import SYSTEM
-from lightgate.gateway.shared.scripts import FORM, LIVE, MEMBERS
+from lightgate.gateway.shared import live
+from lightgate.gateway.shared.scripts import FORM, FORMS, LIVE, MEMBERS
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
 
 if TYPE_CHECKING:
+    import pytest
+
     from gateway.shared.conftest import Machine, Machines
     from redis_server import RedisServer
 
@@ -140,3 +143,28 @@ async def test_a_worker_that_ends_is_gone_at_once(machines: Machines, redis: Red
     await other.live.step()
     assert other.store.members == 1
     assert b"m0" not in redis.command("KEYS", "*m0*")
+
+
+async def test_form_of_more_machines_than_fit_into_a_beat_comes_in_the_next(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is passed over: what does not fit, or was told in the same instant, comes too."""
+    monkeypatch.setattr(live, "MOST_FORMS", 3)
+    *tellers, other = machines(9)
+    await join(tellers)
+    for number, machine in enumerate(tellers):
+        machine.forms.first(f"lab/m{number}", 0, machine.store.now_ns() - SECOND, SECOND)
+        machine.live._form_ns = 0
+        await machine.beat()
+    ties = [machine.store.member for machine in tellers[1:6]]  # one more than a beat's worth
+    at = other.store.lane()
+    await at.open()
+    when = int(await at.run("ZSCORE", FORMS, ties[-1]))
+    for member in ties:
+        await at.run("ZADD", FORMS, str(when), member)
+    heard = []
+    for _ in range(4):
+        await other.beat()
+        heard.append(len(other.forms.by_target))
+    assert heard[-1] == 8
+    assert heard[0] < 8

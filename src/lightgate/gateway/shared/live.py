@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.gateway.shared.counters import LEASE_MS
-from lightgate.gateway.shared.scripts import BEAT, EPOCH, FORM, LEAVE, LIVE, MEMBERS
+from lightgate.gateway.shared.scripts import BEAT, EPOCH, FORM, FORMS, LEAVE, LIVE, MEMBERS
 from lightgate.gateway.shared.store import CHECK_S, RETRY_S, StoreAway
 from lightgate.route.form.size import OFFSETS
 from lightgate.route.form.state import FormState, moved
@@ -35,7 +35,8 @@ FORM_S: Final = 1.0  # between two tellings of form: others know it within two s
 BEAT_PATIENCE_S: Final = 1.0  # for a beat, which nobody waits for
 LIVE_MS: Final = 3_000
 FORM_MS: Final = 10_000
-MOST_HEARD: Final = 32  # members that are heard in a beat; of more, others each time
+MOST_HEARD: Final = 32  # members whose counts are heard in a beat; of more, others each time
+MOST_FORMS: Final = 32  # forms that are heard in a beat; the rest in the next, oldest first
 _MS_NS: Final = 1_000_000
 _SECOND_NS: Final = 1_000_000_000
 
@@ -83,6 +84,7 @@ class LiveSharing:
         self._form_ns = self._tell_ns = 0  # when form and keys are told next
         self._busy = False  # something is in flight
         self._since = "0"  # the store's time of the last beat
+        self._formed = "0"  # ... up to which form was heard
         self._epoch = b""
         self._checked_ns = 0
 
@@ -101,7 +103,7 @@ class LiveSharing:
         if store.state != "joined":
             if not await store.join():
                 return
-            self._checked_ns, self._since, self._epoch = now_ns, "0", b""
+            self._checked_ns, self._since, self._formed, self._epoch = now_ns, "0", "0", b""
             self._form_ns = self._tell_ns = 0
         try:
             if now_ns - self._checked_ns > CHECK_S * _SECOND_NS:
@@ -125,11 +127,12 @@ class LiveSharing:
         if now_ns >= self._form_ns:
             self._form_ns = now_ns + int(FORM_S * _SECOND_NS)
             form = _encode(FormMessage(now_ns, self._forms.export(now_ns)))
-        when, store.members, rows, epoch = await self._lane.script(
-            BEAT, [MEMBERS, EPOCH], store.member, store.machine, live, form, self._since,
-            LEASE_MS, LIVE_MS, FORM_MS, MOST_HEARD, LIVE, FORM, within_s=BEAT_PATIENCE_S,
+        when, store.members, rows, epoch, formed = await self._lane.script(
+            BEAT, [MEMBERS, EPOCH, FORMS], store.member, store.machine, live, form, self._since,
+            LEASE_MS, LIVE_MS, FORM_MS, MOST_HEARD, LIVE, FORM, self._formed, MOST_FORMS,
+            within_s=BEAT_PATIENCE_S,
         )  # fmt: skip
-        self._since = when
+        self._since, self._formed = when, formed
         if epoch != self._epoch:  # a store without our data, or one that has lost it
             self._epoch = epoch
             self._counters.tell_all()
@@ -173,6 +176,6 @@ class LiveSharing:
         if self._store.state == "joined":
             with contextlib.suppress(StoreAway):
                 await self._counters.tell()
-                names = [MEMBERS]
+                names = [MEMBERS, FORMS]
                 await self._lane.script(LEAVE, names, self._store.member, LIVE, FORM)
         await self._store.close()

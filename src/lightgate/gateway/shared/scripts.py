@@ -14,6 +14,7 @@ EPOCH: Final = PREFIX + "epoch"
 KEY: Final = PREFIX + "key:"  # a hash for each virtual key with limits
 LIVE: Final = PREFIX + "live:"  # in-flight counts and breakers of a member
 FORM: Final = PREFIX + "form:"
+FORMS: Final = PREFIX + "forms"  # members by the time at which they last told their form
 ANSWER: Final = PREFIX + "answer:"
 ANSWERS: Final = PREFIX + "answers"  # cache keys by their end
 ANSWER_SIZES: Final = PREFIX + "answer-sizes"
@@ -176,10 +177,12 @@ return cmsgpack.pack({settling, count, replies})
 """
 )
 
-# KEYS: members, epoch. ARGV: member, machine, live state, form or '', the time of the last call,
-# milliseconds for which a member counts, live state holds, and form holds; the most members.
-# Returns the time, the members that count, what others have said since (member, age, live state,
-# age, form; form only of other machines), and since when the store has its data.
+# KEYS: members, epoch, forms. ARGV: member, machine, live state, form or '', the time of the last
+# call, milliseconds for which a member counts, live state holds, and form holds; the most members
+# whose live state is read; prefixes of live state and form; the time up to which form was heard,
+# and the most forms. Returns the time, the members that count, what others have said since (member,
+# age, live state, age, form; form only of other machines), since when the store has its data, and
+# the time up to which form is heard now: those that do not fit come in the next call, oldest first.
 BEAT: Final = (
     _HEAD
     + """
@@ -190,8 +193,12 @@ redis.call('SET', KEYS[2], string.format('%.0f', now), 'NX')
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 86400000)
 local stamp = string.format('%.0f', now) .. ':'
 redis.call('SET', ARGV[10] .. member, stamp .. ARGV[3], 'PX', ARGV[7])
-if ARGV[4] ~= '' then redis.call('SET', ARGV[11] .. member, stamp .. ARGV[4], 'PX', ARGV[8]) end
-local function told(name)
+if ARGV[4] ~= '' then
+  redis.call('SET', ARGV[11] .. member, stamp .. ARGV[4], 'PX', ARGV[8])
+  redis.call('ZADD', KEYS[3], now, member)
+end
+redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - tonumber(ARGV[8]))
+local function told(name, since)
   local found = redis.call('GET', name)
   if not found then return '', 0 end
   local at = string.find(found, ':', 1, true)
@@ -205,23 +212,31 @@ local rows = {}
 for step = 1, math.min(#names, most) do
   local name = names[(first + step - 1) % #names + 1]
   if name ~= member then
-    local live, live_age = told(ARGV[10] .. name)
-    local form, form_age = '', 0
-    if string.sub(name, 1, #machine + 1) ~= machine .. ':' then
-      form, form_age = told(ARGV[11] .. name)
-    end
-    if live ~= '' or form ~= '' then
-      rows[#rows + 1] = {name, tostring(live_age), live, tostring(form_age), form}
-    end
+    local live, live_age = told(ARGV[10] .. name, since)
+    if live ~= '' then rows[#rows + 1] = {name, tostring(live_age), live, '0', ''} end
   end
 end
-return {string.format('%.0f', now), #names, rows, redis.call('GET', KEYS[2])}
+local from, some, upto = '(' .. ARGV[12], tonumber(ARGV[13]), string.format('%.0f', now - 1)
+local fresh = redis.call('ZRANGEBYSCORE', KEYS[3], from, '+inf', 'LIMIT', 0, some)
+if #fresh == some then  -- all of the last instant, which may be more than fit
+  upto = redis.call('ZSCORE', KEYS[3], fresh[#fresh])
+  fresh = redis.call('ZRANGEBYSCORE', KEYS[3], from, upto)
+end
+for _, name in ipairs(fresh) do
+  if string.sub(name, 1, #machine + 1) ~= machine .. ':' then
+    local form, form_age = told(ARGV[11] .. name, 0)
+    if form ~= '' then rows[#rows + 1] = {name, '0', '', tostring(form_age), form} end
+  end
+end
+return {string.format('%.0f', now), #names, rows, redis.call('GET', KEYS[2]), upto}
 """
 )
 
-# KEYS: members. ARGV: member, prefixes of live state and form. A member that ends in good order.
+# KEYS: members, forms. ARGV: member, prefixes of live state and form. A member that ends in good
+# order.
 LEAVE: Final = """
 redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('DEL', ARGV[2] .. ARGV[1], ARGV[3] .. ARGV[1])
 return 1
 """

@@ -42,7 +42,7 @@ _UNBORN: Final = ".new"  # ends the name of a file that is not found yet
 _HEAD: Final = struct.Struct("<II")  # payload bytes, and their crc32, which starts from the length
 HEAD_BYTES: Final = _HEAD.size
 _ALIGN: Final = 8  # a head is stored as one aligned word
-_PADDING: Final = bytes(_ALIGN)
+_PADDINGS: Final = tuple(bytes(size) for size in range(_ALIGN))
 _BLOCK: Final = 1024 * 1024  # read at once
 
 
@@ -276,7 +276,7 @@ class Frames:
                     if not length and not crc:
                         self.torn = bool(data[at:].strip(b"\0"))
                         return
-                    end = at + _padded(length)
+                    end = at + ((HEAD_BYTES + length + _ALIGN - 1) & -_ALIGN)
                 if end > size:  # not whole yet
                     more = file.read(max(_BLOCK, end - size))
                     if not more:
@@ -287,7 +287,9 @@ class Frames:
                     continue
                 stop = start + length
                 payload = data[start:stop]
-                if crc32(payload, length) != crc or data[stop:end] != _PADDING[: end - stop]:
+                if crc32(payload, length) != crc or (
+                    stop != end and data[stop:end] != _PADDINGS[end - stop]
+                ):
                     self.damaged = True
                     return
                 try:
@@ -330,11 +332,6 @@ def journals(folder: Path, life: str = "") -> list[Path]:
 def life_of(path: Path) -> str:
     """The process life that a file belongs to."""
     return path.name.partition(".")[0]
-
-
-def _padded(length: int) -> int:
-    """Bytes of a frame with so much payload."""
-    return -(-(HEAD_BYTES + length) // _ALIGN) * _ALIGN
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Note)

@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord, Role, Source, wall_time
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import End, Outcome
-from lightgate.clock.timing import NS_PER_S, ms, overhead
+from lightgate.clock.timing import NS_PER_MS, NS_PER_S, ms, overhead
 from lightgate.clock.tokens import Tokens, TokensSource
 from lightgate.ledger.store.exchange import ExchangeRecord, dollars
 
@@ -209,21 +209,28 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
         ttft_ms, ttfa_ms, speed_tps, speed_total_tps, e2e_ms; the first three are of streams only.
         """
-        send, first, last = self.send, self.first, self.last
-        total, e2e_ns = None, between(send, last)
-        if e2e_ns is not None and self.tokens_out:
+        # Called for every answer that is shipped: no functions inside, they would take the most.
+        send, first, last, answer = self.send, self.first, self.last, self.answer
+        total = e2e_ms = ttft_ms = ttfa_ms = speed = None
+        if send is not None and last is not None:
+            e2e_ns = last - send
+            e2e_ms = e2e_ns / NS_PER_MS
             span_ns = (
                 e2e_ns + (self.pool_wait_ns or 0) + (self.dns_ns or 0)
                 + (self.tcp_ns or 0) + (self.tls_ns or 0)
             )  # fmt: skip
-            total = self.tokens_out * NS_PER_S / span_ns if span_ns > 0 else None
+            if self.tokens_out and span_ns > 0:
+                total = self.tokens_out * NS_PER_S / span_ns
         if not self.streamed:
-            return None, None, None, total, ms(e2e_ns)
-        speed, streamed, before = None, self.tokens_streamed, self.first_burst
-        span_ns = between(first, last) or 0
-        if span_ns > 0 and streamed is not None and before is not None and streamed > before:
-            speed = (streamed - before) * NS_PER_S / span_ns
-        return ms(between(send, first)), ms(between(send, self.answer)), speed, total, ms(e2e_ns)
+            return None, None, None, total, e2e_ms
+        if send is not None:
+            ttft_ms = None if first is None else (first - send) / NS_PER_MS
+            ttfa_ms = None if answer is None else (answer - send) / NS_PER_MS
+        if first is not None and last is not None and last > first:
+            streamed, before = self.tokens_streamed, self.first_burst
+            if streamed is not None and before is not None and streamed > before:
+                speed = (streamed - before) * NS_PER_S / (last - first)
+        return ttft_ms, ttfa_ms, speed, total, e2e_ms
 
     def attempt(self) -> AttemptRecord:
         """Work out the record, by the formulas of the clock."""

@@ -41,7 +41,7 @@ class _TargetSums:
     def __init__(self, tried: Sequence[_Tried]) -> None:
         attempts = [attempt for attempt, _ in tried]
         outcomes = Counter([attempt.outcome for attempt in attempts])
-        fair = [(attempt, exchange) for attempt, exchange in tried if attempt.measured()]
+        fair = [one for one in tried if one[0].measured()]
         self._names = [attempts[-1].facts.provider, attempts[-1].facts.model]
         self._sums: list[Any] = [
             len(attempts),

@@ -1,0 +1,72 @@
+"""Keys that one node makes or revokes, as another node with the same ledger hears of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lightgate.console import nodes
+from lightgate.gateway.process.worker import LOOK_S
+from lightgate.gateway.served.snapshot import Snapshot, put_snapshot, read_snapshot
+from lightgate.ledger.failed import LedgerAway
+from lightgate.ledger.store.keys import KeyTerms, add_key, new_key, revoke_key
+from lightgate.ledger.store.store import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+    from lightgate.ledger.store.keys import KeyRecord
+
+
+async def seen(data: Path, holds: Callable[[tuple[KeyRecord, ...]], bool]) -> None:
+    """Wait until the keys of a node's snapshot are as they should be."""
+    async with asyncio.timeout(60):
+        while not holds(read_snapshot(data).keys):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_key_of_one_node_is_known_and_revoked_at_another(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nodes.KEYS_S + LOOK_S < 2  # a look at the ledger, and one of the workers
+    monkeypatch.setattr(nodes, "KEYS_S", 0.01)
+    loop, real, away = asyncio.get_running_loop(), nodes._keys_of, False
+    looks: asyncio.Queue[None] = asyncio.Queue()
+
+    def look(ledger: Ledger) -> tuple[KeyRecord, ...]:
+        loop.call_soon_threadsafe(looks.put_nowait, None)
+        if away:
+            raise LedgerAway("The server is away.")
+        return real(ledger)
+
+    async def two_looks() -> None:
+        """Wait for a look that began after this, and its end."""
+        while not looks.empty():
+            looks.get_nowait()
+        for _ in range(3):
+            await asyncio.wait_for(looks.get(), 60)
+
+    monkeypatch.setattr(nodes, "_keys_of", look)
+    first, second = (new_key(KeyTerms(name=name))[1] for name in ("first", "second"))
+    put_snapshot(tmp_path, Snapshot(made_ns=1, providers={}, keys=(first,)))
+    with Ledger.open(postgres_url) as here, Ledger.open(postgres_url) as there:
+        following = asyncio.create_task(nodes.follow_keys(there, tmp_path))
+        await two_looks()
+        assert read_snapshot(tmp_path).made_ns == 1  # a ledger without a key changes nothing
+        with here.writing() as connection:
+            add_key(connection, first)
+            add_key(connection, second)
+        await seen(tmp_path, lambda keys: {key.id for key in keys} == {first.id, second.id})
+        away = True
+        with here.writing() as connection:
+            revoke_key(connection, "second", wall_ns=1_790_000_000_000_000_000)
+        await two_looks()
+        assert not any(key.revoked for key in read_snapshot(tmp_path).keys)  # nobody could tell
+        away = False
+        await seen(tmp_path, lambda keys: any(key.revoked for key in keys))
+        following.cancel()
+    revoked = {key.id for key in read_snapshot(tmp_path).keys if key.revoked}
+    assert revoked == {second.id}
