@@ -112,6 +112,7 @@ class Quiet:
 
     is_open = True
     unsent = 0
+    peer: Peer | None = None
 
     def attach(self, peer: Peer) -> None: ...
     def write(self, data: bytes | memoryview) -> None: ...

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from lightgate.wire.door.reply import Reply
+
+if TYPE_CHECKING:
+    from lightgate.wire.link.link import Peer
 
 
 class Wire:
@@ -14,6 +19,7 @@ class Wire:
         self.writes: list[bytes] = []
         self.is_open = True
         self.unsent = 0
+        self.peer: Peer | None = None
 
     def attach(self, peer: object) -> None:
         raise AssertionError("replies do not attach")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.dialect.neutral.json_text import too_deep
+from lightgate.dialect.neutral.json_text import SHALLOW_BYTES, too_deep
 from lightgate.errors import NO_WORDS, ErrorWords, UsageError
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def _sentence(error: dict[str, Any]) -> str:
 
 
 def _from_bytes(body: bytes) -> Fault | None:
-    if too_deep(body):
+    if len(body) > SHALLOW_BYTES and too_deep(body):
         return None
     try:
         return from_value(msgspec.json.decode(body))

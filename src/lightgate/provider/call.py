@@ -226,8 +226,10 @@ class Call:
             self._later = False
             self.read_aside()
             return
+        scanner = self._scanner
         if failure is None:
-            error = self._verdict()
+            fine = self.status == 200 and scanner.kinds and scanner.done and scanner.error is None
+            error = None if fine else self._verdict()
         elif isinstance(failure, AttemptError):
             error = None if self._ended_well(failure) else failure
         else:
@@ -264,19 +266,19 @@ class Call:
             elif name.startswith(LIMIT_FIELDS) and len(self.limits) < MOST_LIMITS:
                 self._keep_limit(name, value)
         if self.said_id or self.limits:
-            self._kept_fields()
-        if status == 200 and self.prepared.streamed:
-            if kind.lower().startswith(_SSE):
-                self._sse = SseSplitter()
-            else:
-                self._raw = bool(self.prepared.dialect.sound)
-
-    def _kept_fields(self) -> None:
-        """Take in the fields of the head that are kept."""
-        for secret in self.prepared.secrets:
-            self._hide_key(secret)
+            for secret in self.prepared.secrets:
+                self._hide_key(secret)
         if self.limits:
             self.on_limits()
+        if status == 200 and self.prepared.streamed:
+            self._stream_of(kind)
+
+    def _stream_of(self, kind: bytes) -> None:
+        """Read the body as what its content type says: events, or else sound."""
+        if kind.lower().startswith(_SSE):
+            self._sse = SseSplitter()
+        else:
+            self._raw = bool(self.prepared.dialect.sound)
 
     def _keep_limit(self, name: bytes, value: bytes) -> None:
         if len(name) <= LONGEST_LIMIT and _SOUND_LIMIT.fullmatch(value):

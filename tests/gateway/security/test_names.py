@@ -90,7 +90,7 @@ async def test_ten_thousand_made_up_names_leave_no_trace(start: Start) -> None:
         if number in {5_000, 9_999}:
             sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    assert len(state.served._loose) <= _MOST_LOOSE
+    assert len(state.served.loose) <= _MOST_LOOSE
     assert len(state.served.targets) <= _MOST_LOOSE + 50
     assert len(state.learned.breakers) <= MOST
     assert len(state.learned.breakers.troubled) <= MOST

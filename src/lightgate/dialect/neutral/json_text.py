@@ -17,6 +17,7 @@ Object = dict[str, Any]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None  # of tokens
 T = TypeVar("T")
 
+SHALLOW_BYTES: Final = 2 * DEEPEST  # JSON that is no longer cannot be too deep
 _any: Final = msgspec.json.Decoder()
 _encode: Final = msgspec.json.Encoder().encode
 # JSON lets these stand as they are, but line readers of some clients end a line at each of them.
@@ -39,7 +40,7 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
     Halves of an emoji, cut at a chunk's end as lone surrogates or broken UTF-8, are let through,
     and what stands in place of a token count is left out.
     """
-    if too_deep(data):
+    if len(data) > SHALLOW_BYTES and too_deep(data):
         return None
     try:
         return decoder.decode(data)
@@ -134,10 +135,10 @@ def holds_more(data: bytes, most: int) -> bool:
 def too_deep(data: bytes) -> bool:
     """Say whether JSON is nested deeper than any request or answer is.
 
-    Asked before every reading: how deep a decoder goes depends on the interpreter's version, and on
-    how deep its own calls are nested at that moment.
+    Asked before every reading of more than `SHALLOW_BYTES`: how deep a decoder goes depends on the
+    interpreter's version, and on how deep its own calls are nested at that moment.
     """
-    if len(data) < 2 * DEEPEST or data.count(b"{") + data.count(b"[") <= DEEPEST:
+    if data.count(b"{") + data.count(b"[") <= DEEPEST:
         return False
     brackets = _brackets(data)
     for _ in range(_PLAIN_LEVELS):  # the innermost level goes each time: much faster than counting

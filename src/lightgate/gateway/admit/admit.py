@@ -67,7 +67,8 @@ def open_exchange(
         raise Refusing(forbidden(f"This key may not use the model {request.model!r}."))
     served = caller.served
     try:
-        alias = served.aliases.get(request.model) or served.alias(request.model)
+        model = request.model
+        alias = served.aliases.get(model) or served.loose.get(model) or served.alias(model)
     except ModelUnknown:
         if key is not None and key.models:
             raise not_for_key(request.model) from None

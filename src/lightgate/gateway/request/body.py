@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from lightgate.dialect.neutral.json_text import too_deep
+from lightgate.dialect.neutral.json_text import SHALLOW_BYTES, too_deep
 from lightgate.dialect.request import CallForm
 from lightgate.errors import UsageError
 from lightgate.gateway.request.endpoint import Endpoint
@@ -268,7 +268,7 @@ def with_cap(dialect: str, fields: Fields, cap: int, field: str) -> Fields:
 def _take_apart(body: bytes) -> Fields:
     if not body:
         raise UsageError("The request has no body.", hint="Send a JSON object.")
-    if too_deep(body):
+    if len(body) > SHALLOW_BYTES and too_deep(body):
         raise UsageError(_TOO_DEEP)
     try:
         if not body.isascii():

@@ -15,7 +15,7 @@ import secrets
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from lightgate.route.prompt.cache_key import may_share
+from lightgate.route.prompt.cache_key import TELLING, may_share
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ class PromptPrints:
         if request.found is not None or not body or len(body) > LONGEST or request.form is not None:
             return None
         fields = request.fields
-        if not may_share(dialect, fields, "any"):
+        if not TELLING.isdisjoint(fields) and not may_share(dialect, fields, "any"):
             return None
         # Most requests name no temperature; only Gemini has it elsewhere.
         named = "temperature" in fields or dialect in {"gemini", "openai-embeddings"}

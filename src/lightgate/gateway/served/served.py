@@ -48,7 +48,7 @@ class Served:
         self.signers: dict[str, Signer | None] = {}
         self.aliases: dict[str, Alias] = {alias.name: alias for alias in snapshot.aliases}
         self.targets: dict[str, ServedTarget] = {}
-        self._loose: dict[str, Alias] = {}
+        self.loose: dict[str, Alias] = {}
         self.names = AskedNames(snapshot)
         self._prices: dict[str, dict[str, TargetPrice]] = {}
         self.tiers = tiers_of(snapshot.aliases)
@@ -66,17 +66,17 @@ class Served:
 
         ModelUnknown says why there is none, and what to ask for instead.
         """
-        found = self.aliases.get(model) or self._loose.get(model)
+        found = self.aliases.get(model) or self.loose.get(model)
         if found is not None:
             return found
         targets = self.names.targets(model)
-        if len(self._loose) >= _MOST_LOOSE:
+        if len(self.loose) >= _MOST_LOOSE:
             self._forget()
         for target in targets:
             if target not in self.targets:
                 self.targets[target] = self._make(target)
         bare = targets != (model,)
-        loose = self._loose[model] = Alias(
+        loose = self.loose[model] = Alias(
             name=model,
             targets=targets,
             policy="chat" if len(targets) > 1 else "ordered",
@@ -87,7 +87,7 @@ class Served:
 
     def asked_for(self) -> list[Alias]:
         """The aliases of the configuration, and those that clients' other names have made."""
-        return [*self.aliases.values(), *self._loose.values()]
+        return [*self.aliases.values(), *self.loose.values()]
 
     @property
     def priors(self) -> dict[str, Prior]:
@@ -160,8 +160,8 @@ class Served:
 
     def _forget(self) -> None:
         """Drop the older half of names that are no alias; running requests keep their targets."""
-        for name in list(self._loose)[: _MOST_LOOSE // 2]:
-            del self._loose[name]
+        for name in list(self.loose)[: _MOST_LOOSE // 2]:
+            del self.loose[name]
             self._prices.pop(name, None)
         kept = {target for alias in self.asked_for() for target in alias.targets}
         for target in [target for target in self.targets if target not in kept]:

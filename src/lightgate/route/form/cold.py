@@ -27,11 +27,11 @@ class ColdStarts:
     pause is so after each shorter one.
     """
 
-    __slots__ = ("_active_ns", "_cold", "_pauses", "_since_ns", "_until_ns", "_warm", "seconds")
+    __slots__ = ("_active_ns", "_cold", "_since_ns", "_until_ns", "_warm", "pauses", "seconds")
 
     def __init__(self) -> None:
         self._active_ns = 0  # when the target last had a request; 0: never
-        self._pauses: dict[int, float] = {}  # start of an attempt after a pause: seconds of that
+        self.pauses: dict[int, float] = {}  # start of an attempt after a pause: seconds of that
         self._since_ns = self._until_ns = 0  # of the last cold start
         self._cold = [0.0] * len(PAUSES_S)
         self._warm = [0.0] * len(PAUSES_S)
@@ -43,14 +43,13 @@ class ColdStarts:
         """Take in an attempt that begins; `alone`: the target has no other."""
         active_ns = self._active_ns
         if alone and active_ns and now_ns - active_ns > SHORTEST_NS:
-            self._pauses[now_ns] = (now_ns - active_ns) / NS
+            self.pauses[now_ns] = (now_ns - active_ns) / NS
         if now_ns > active_ns:
             self._active_ns = now_ns
 
     def over(self, began_ns: int) -> None:
-        """Forget an attempt."""
-        if self._pauses:
-            self._pauses.pop(began_ns, None)
+        """Forget an attempt; of use only where there are `pauses`."""
+        self.pauses.pop(began_ns, None)
 
     def explains(self, began_ns: int, now_ns: int, first_s: float, usual_s: float) -> bool:
         """Return whether a first token was late because the target had to start.
@@ -60,7 +59,7 @@ class ColdStarts:
         self._active_ns = max(self._active_ns, now_ns)
         if self._since_ns <= began_ns < self._until_ns:
             return True
-        pause_s = self._pauses.pop(began_ns, 0.0) if self._pauses else 0.0
+        pause_s = self.pauses.pop(began_ns, 0.0) if self.pauses else 0.0
         if not pause_s or not self.saw(pause_s, first_s, usual_s):
             return False
         self._since_ns, self._until_ns = began_ns, now_ns

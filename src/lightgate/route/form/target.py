@@ -258,24 +258,24 @@ class Form:
         self.in_flight += 1
         if began_ns:
             self.cold.began(began_ns, alone=self.in_flight == 1)
-            self.waiting[began_ns] = round(self.flying(began_ns))
-        self.load = self._newcomer()
+            flying = self.flying(began_ns) if self.shared else self.in_flight
+            self.waiting[began_ns] = round(flying)
+        self.load = 1.0 if self.speed_seen >= TRIALS else self._newcomer()
         if self.load != 1.0:
             self.watched = True
 
     def ended(self, began_ns: int) -> None:
         """Count an attempt that is over, however it went."""
         self.waiting.pop(began_ns, None)
-        self.cold.over(began_ns)
+        if self.cold.pauses:
+            self.cold.over(began_ns)
         if self.in_flight:
             self.in_flight -= 1
-            self.load = self._newcomer()
+            self.load = 1.0 if self.speed_seen >= TRIALS else self._newcomer()
 
     def _newcomer(self) -> float:
         """A newcomer is not asked by many before it has answered: there each one counts in full."""
-        if self.speed_seen < TRIALS and self.prior.weight <= DOUBTFUL:
-            return self.in_flight + 1.0
-        return 1.0
+        return self.in_flight + 1.0 if self.prior.weight <= DOUBTFUL else 1.0
 
     def flying(self, now_ns: int) -> float:
         """Return how many requests the target has: ours, and those of others where they are known.

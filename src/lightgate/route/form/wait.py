@@ -134,7 +134,7 @@ class WaitCurve:
         """Take in how long a request was in flight, its wait included."""
         before = self.holding_s
         self.holding_s = before + HOLDING_ALPHA * (seconds - before) if before else seconds
-        self._explored()
+        self.doubt = DOUBT * (self.holding_s or HOLDING_S) / self.known
 
     def take(self, known: tuple[float, float, int, float]) -> None:
         """Take over another worker's curve, where that one has seen more in flight.

@@ -174,7 +174,7 @@ def may_share(dialect: str, fields: Mapping[str, msgspec.Raw], mode: Mode) -> bo
     """Return the same for a body that is known to be small, in any mode but "off"."""
     if dialect == "openai-embeddings":
         return True
-    if _TELLING.isdisjoint(fields):  # as most requests are: nothing to decode
+    if TELLING.isdisjoint(fields):  # as most requests are: nothing to decode
         return mode != "exact"
     try:
         found = {name: _decode(fields[name]) for name in _LOOKED_AT if name in fields}
@@ -191,7 +191,7 @@ def may_share(dialect: str, fields: Mapping[str, msgspec.Raw], mode: Mode) -> bo
 
 
 _LOOKED_AT: Final = ("temperature", "n", "best_of", "generationConfig", "tools", "store")
-_TELLING: Final = _OUTSIDE.union(_LOOKED_AT, ("prompt",))
+TELLING: Final = _OUTSIDE.union(_LOOKED_AT, ("prompt",))
 
 
 def _closed(dialect: str, fields: Mapping[str, msgspec.Raw], found: dict[str, Any]) -> bool:

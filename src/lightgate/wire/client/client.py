@@ -142,7 +142,7 @@ class Client:
         link = connection.link
         if error is None and trip.keep_alive and link.is_open:
             connection.answered = True
-            link.attach(connection)
+            link.peer = connection
             self._release(connection)
         else:
             self._drop(connection)

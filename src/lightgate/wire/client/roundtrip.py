@@ -148,7 +148,7 @@ class Roundtrip:
         self.connection = connection
         connection.trip = self
         link = connection.link
-        link.attach(self)
+        link.peer = self
         self._response = response = connection.response
         response.begin()
         self._bare = 0  # bytes since the last piece of a body: heads, chunk sizes, trailers

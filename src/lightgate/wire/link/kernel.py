@@ -128,7 +128,6 @@ class KernelLink:
         "_events",
         "_fd",
         "_paused",
-        "_peer",
         "_poller",
         "_queue",
         "_queued",
@@ -137,6 +136,7 @@ class KernelLink:
         "_view",
         "_watched_ns",
         "_writing_paused",
+        "peer",
     )
 
     def __init__(
@@ -149,7 +149,7 @@ class KernelLink:
         self._anchor = anchor
         self._poller = poller
         self._view = view  # scratch space, shared by all links of one loop
-        self._peer: Peer | None = None
+        self.peer: Peer | None = None
         self._queue: deque[memoryview] = deque()
         self._queued = 0
         self._asked_ns = 0  # busy time of the thread when it last wrote; 0 after the next read
@@ -169,7 +169,7 @@ class KernelLink:
 
     def attach(self, peer: Peer) -> None:
         """Name the owner and start reading."""
-        self._peer = peer
+        self.peer = peer
         self._watch()
 
     def write(self, data: bytes | memoryview) -> None:
@@ -204,7 +204,7 @@ class KernelLink:
 
     def close(self) -> None:
         """Send what is queued, then close."""
-        self._peer = None
+        self.peer = None
         if self._queue:
             self._closing = True
             self._watch()
@@ -222,7 +222,7 @@ class KernelLink:
 
     def abort(self) -> None:
         """Close the socket now."""
-        self._peer = None
+        self.peer = None
         self._shut()
 
     def info(self, name: str) -> object:
@@ -241,7 +241,7 @@ class KernelLink:
         if self._fd < 0:
             return
         events = select.EPOLLOUT if self._queue else 0
-        if self._peer is not None and not (self._paused or self._eof or self._closing):
+        if self.peer is not None and not (self._paused or self._eof or self._closing):
             events |= select.EPOLLIN
         if events == self._events:
             return
@@ -271,7 +271,7 @@ class KernelLink:
         except OSError as error:
             self._lose(error)
             return
-        peer = self._peer
+        peer = self.peer
         if size == 0:
             self._eof = True
             self._watch()
@@ -298,9 +298,9 @@ class KernelLink:
     def _enqueue(self, rest: memoryview) -> None:
         self._queue.append(rest)
         self._queued += len(rest)
-        if self._queued > HIGH_WATER and not self._writing_paused and self._peer is not None:
+        if self._queued > HIGH_WATER and not self._writing_paused and self.peer is not None:
             self._writing_paused = True
-            self._peer.pause_writing()
+            self.peer.pause_writing()
 
     def _writable(self) -> None:
         queue, most = self._queue, SLICE
@@ -325,16 +325,16 @@ class KernelLink:
                 return
             if self._ended:
                 self._end()
-        if self._writing_paused and self._queued <= LOW_WATER and self._peer is not None:
+        if self._writing_paused and self._queued <= LOW_WATER and self.peer is not None:
             self._writing_paused = False
-            self._peer.resume_writing()
+            self.peer.resume_writing()
 
     def _end(self) -> None:
         with contextlib.suppress(OSError):  # already gone; the next read says so
             self._sock.shutdown(socket.SHUT_WR)
 
     def _lose(self, error: OSError) -> None:
-        peer, self._peer = self._peer, None
+        peer, self.peer = self.peer, None
         self._shut()
         if peer is not None:
             peer.on_lost(error)

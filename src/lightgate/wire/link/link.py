@@ -53,7 +53,12 @@ class Peer(Protocol):
 
 
 class Link(Protocol):
-    """A connection whose reads are stamped."""
+    """A connection whose reads are stamped.
+
+    Its first owner is named by `attach`; later on another one is put into `peer`.
+    """
+
+    peer: Peer | None
 
     @property
     def is_open(self) -> bool:
@@ -92,14 +97,23 @@ class ReadLink(asyncio.Protocol):
     """A link on the loop's own transport, stamped when the loop reads."""
 
     __slots__ = (
-        "_after", "_full", "_halted", "_held", "_lag", "_peer", "_plain", "_resting", "_sock",
-        "_transport", "is_open",
+        "_after",
+        "_full",
+        "_halted",
+        "_held",
+        "_lag",
+        "_plain",
+        "_resting",
+        "_sock",
+        "_transport",
+        "is_open",
+        "peer",
     )  # fmt: skip
 
     def __init__(self, lag: LoopLag | None = None, sock: socket.socket | None = None) -> None:
         self._lag = lag
         self._sock = sock
-        self._peer: Peer | None = None
+        self.peer: Peer | None = None
         self._transport: asyncio.Transport | None = None
         self._plain: socket.socket | None = None  # where it may be written to past the transport
         self._halted = False  # the owner wants no bytes
@@ -118,7 +132,7 @@ class ReadLink(asyncio.Protocol):
 
     def attach(self, peer: Peer) -> None:
         """Name the owner."""
-        self._peer = peer
+        self.peer = peer
 
     def write(self, data: bytes | memoryview) -> None:
         """Send now what the kernel takes; the transport alone would wait for the loop's next turn.
@@ -189,7 +203,7 @@ class ReadLink(asyncio.Protocol):
 
     def close(self) -> None:
         """Send what is queued, then close."""
-        self._peer = None
+        self.peer = None
         if self._transport is not None:
             if self._held:
                 self._after = self._transport.close
@@ -210,7 +224,7 @@ class ReadLink(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close in this turn: the FIN leaves now, the transport tidies up after it."""
-        self._peer = None
+        self.peer = None
         self.is_open = False
         self._held.clear()
         if self._transport is None:
@@ -242,21 +256,21 @@ class ReadLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Stamp first, then everything else."""
         stamp = time.monotonic_ns()
-        if self._peer is not None:
+        if self.peer is not None:
             since = 0 if self._lag is None else self._lag.since(stamp)
-            self._peer.on_read(data, stamp, since)
+            self.peer.on_read(data, stamp, since)
             if len(data) >= FULL_READ and not self._resting:
                 self._rest()
 
     def eof_received(self) -> bool:
         """Leave the decision to close to the owner; TLS has no half-closed state and closes."""
-        if self._peer is not None:
-            self._peer.on_eof()
+        if self.peer is not None:
+            self.peer.on_eof()
         return self._transport is not None and self._transport.can_write_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner once."""
-        peer, self._peer, self.is_open = self._peer, None, False
+        peer, self.peer, self.is_open = self.peer, None, False
         self._transport = None
         self._held.clear()
         if peer is not None:
@@ -264,14 +278,14 @@ class ReadLink(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Tell the owner that the transport's buffer is full, unless it knows."""
-        if self._peer is not None and not self._full:
+        if self.peer is not None and not self._full:
             self._full = True
-            self._peer.pause_writing()
+            self.peer.pause_writing()
 
     def resume_writing(self) -> None:
         """Tell the owner that the transport's buffer has drained, and all before it."""
         if self._held:
             asyncio.get_running_loop().call_soon(self._send_on)
-        elif self._peer is not None and self._full:
+        elif self.peer is not None and self._full:
             self._full = False
-            self._peer.resume_writing()
+            self.peer.resume_writing()

@@ -121,7 +121,7 @@ class _DialedLink(ReadLink):
 
     def attach(self, peer: Peer) -> None:
         """Name the owner; earlier reads reach it in the next turn."""
-        self._peer = peer
+        self.peer = peer
         if self._early is not None:
             early, self._early = self._early, None
             if early.reads:
@@ -129,8 +129,8 @@ class _DialedLink(ReadLink):
 
     def _replay(self, early: _EarlyReads) -> None:
         for read in early.reads:
-            if self._peer is not None:
-                self._peer.on_read(*read)
+            if self.peer is not None:
+                self.peer.on_read(*read)
         self.resume_reading()
 
 

@@ -59,10 +59,10 @@ class TlsLink:
         "_on_handshake",
         "_open",
         "_out",
-        "_peer",
         "_ready",
         "_tls",
         "_waiting",
+        "peer",
     )
 
     def __init__(self, inner: Link, context: ssl.SSLContext, host: str) -> None:
@@ -70,7 +70,7 @@ class TlsLink:
         self._out = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=host)
         self._inner = inner
-        self._peer: Peer | None = None
+        self.peer: Peer | None = None
         self._early: tuple[int, int] | None = None  # stamps of bytes that came before the owner
         self._ready = False
         self._waiting: deque[memoryview] = deque()  # not encrypted yet
@@ -97,7 +97,7 @@ class TlsLink:
 
     def attach(self, peer: Peer) -> None:
         """Name the owner; bytes that came with the handshake reach it in the next turn."""
-        self._peer = peer
+        self.peer = peer
         if self._early is not None:
             asyncio.get_running_loop().call_soon(self._deliver, *self._early)
             self._early = None
@@ -139,7 +139,7 @@ class TlsLink:
 
     def close(self) -> None:
         """Send close_notify and what is queued, then close."""
-        self._peer = None
+        self.peer = None
         if self._open and self._ready:
             for data in self._waiting:
                 self._tls.write(data)
@@ -152,7 +152,7 @@ class TlsLink:
 
     def abort(self) -> None:
         """Close the socket now."""
-        self._peer = None
+        self.peer = None
         self._open = False
         self._inner.abort()
 
@@ -169,7 +169,7 @@ class TlsLink:
             self._shake()
             if not self._ready:
                 return
-        if self._peer is None:
+        if self.peer is None:
             self._early = (stamp, since)
             return
         self._deliver(stamp, since)
@@ -178,10 +178,10 @@ class TlsLink:
         """Take the end of the socket; the framing of HTTP decides whether the answer was whole."""
         if not self._ready:
             self._lose(ConnectionResetError("closed during the TLS handshake"))
-        elif self._peer is None:
+        elif self.peer is None:
             self._lose(ConnectionResetError("closed after the TLS handshake"))
         else:
-            self._peer.on_eof()
+            self.peer.on_eof()
 
     def on_lost(self, error: Exception | None) -> None:
         """Take the loss of the socket."""
@@ -189,13 +189,13 @@ class TlsLink:
 
     def pause_writing(self) -> None:
         """Tell the owner that the socket's backlog is full."""
-        if self._peer is not None:
-            self._peer.pause_writing()
+        if self.peer is not None:
+            self.peer.pause_writing()
 
     def resume_writing(self) -> None:
         """Tell the owner that the socket's backlog has drained."""
-        if self._peer is not None:
-            self._peer.resume_writing()
+        if self.peer is not None:
+            self.peer.resume_writing()
 
     def _shake(self) -> None:
         try:
@@ -231,12 +231,12 @@ class TlsLink:
                 parts.append(part)
         self._flush()  # key updates and alerts that the reading produced
         data = parts[0] if len(parts) == 1 else b"".join(parts)
-        if data and self._peer is not None:
-            self._peer.on_read(data, stamp, since)
+        if data and self.peer is not None:
+            self.peer.on_read(data, stamp, since)
         if failure is not None:
             self._lose(failure)
-        elif ended and self._peer is not None:
-            self._peer.on_eof()
+        elif ended and self.peer is not None:
+            self.peer.on_eof()
 
     def _flush(self) -> None:
         data = self._out.read()
@@ -244,7 +244,7 @@ class TlsLink:
             self._inner.write(data)
 
     def _lose(self, error: Exception) -> None:
-        peer, self._peer = self._peer, None
+        peer, self.peer = self.peer, None
         done, self._on_handshake = self._on_handshake, None
         self._open = False
         self._inner.abort()
