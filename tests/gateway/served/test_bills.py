@@ -199,6 +199,21 @@ def test_a_recording_by_the_hour_or_by_the_token() -> None:
     assert more.nano_usd == 60 * 6000 + 5 * 8000
 
 
+def test_speech_that_is_counted_in_part_is_estimated() -> None:
+    by_token = prices().spoken(Tokens(), Sound(8))  # 3 tokens in, 12 out
+    assert by_token == Bill(3 * 2000 + 12 * 8000, "estimated", "2026-01-01")
+    assert prices().spoken(tokens(7, None), Sound(8)) == by_token
+    assert prices().spoken(tokens(None, 7), Sound(8)) == by_token
+    heard = prices(input_audio=D(6))  # nothing is heard where something is spoken
+    assert heard.spoken(tokens(7, 20), Sound(10)).nano_usd == 7 * 2000 + 20 * 8000
+
+
+def test_a_price_that_is_nothing_or_not_there_costs_nothing() -> None:
+    for free in (D(0), None):
+        made = TokenPrices(Rates(input=D(2), output=free))
+        assert made.bill(tokens(100, 10)).nano_usd == 200_000
+
+
 def test_sound_without_a_price() -> None:
     assert UNKNOWN.spoken(Tokens(), Sound(10)) == NO_BILL
     assert UNKNOWN.worst_spoken(Sound(10)) is None
@@ -258,6 +273,8 @@ def test_counts_at_the_edge_of_what_is_believed() -> None:
     assert believed(exact, 100, 9, sent) is exact
     cut = believed(tokens(1, 101 + SLACK, streamed=3, first_burst=2), 100, 9, sent)
     assert (cut.out, cut.source, cut.streamed, cut.first_burst) == (100, "estimate", None, None)
+    silent = tokens(None, 5)
+    assert believed(silent, None, 0, 0) is silent
     seen = tokens(1, 5, streamed=9)
     assert believed(seen, None, 9, sent) is seen
     assert believed(tokens(1, 5, streamed=10), None, 9, sent).streamed is None

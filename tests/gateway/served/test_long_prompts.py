@@ -66,3 +66,14 @@ def test_steps_follow_each_other() -> None:
     assert prices.worst(101, 1) == 1_030_000
     assert TokenPrices(rates, hourly=True).bill(tokens(201, 1)).nano_usd is None
     assert TokenPrices(rates, hourly=True).worst(201, 1) == 0
+
+
+def test_an_hour_in_the_cache_costs_what_a_prompt_of_that_length_does() -> None:
+    step = LongRates(
+        above=100, input=Decimal(10), output=Decimal(20), cache_write=Decimal(10),
+        cache_write_1h=Decimal(40),
+    )  # fmt: skip
+    prices = TokenPrices(
+        Rates(input=Decimal(1), output=Decimal(2), cache_write_1h=Decimal(3), long=(step,))
+    )
+    assert (prices.worst_kept(100), prices.worst_kept(101)) == (100 * 2000, 101 * 30_000)

@@ -279,17 +279,18 @@ def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tok
     that is cut down becomes an estimate.
     """
     changes: dict[str, Any] = {}
-    out = tokens.out
+    out, reasoning = tokens.out, tokens.reasoning or 0
     if out is not None:
         ceiling = max(received, USUAL_ANSWER) if asked is None else asked
-        ceiling += SLACK + min(tokens.reasoning or 0, MOST_REASONED)
+        ceiling += SLACK + min(reasoning, MOST_REASONED)
         if out > ceiling:
             changes = {"out": ceiling - SLACK, "source": "estimate"}
     if changes or (tokens.streamed or 0) > received:
         changes |= {"streamed": None, "first_burst": None}
-    if (tokens.reasoning or 0) > MOST_REASONED:
+    if reasoning > MOST_REASONED:
         changes["reasoning"] = None
-    if max(tokens.tokens_in or 0, tokens.cached or 0, tokens.cache_write or 0) > sent + MOST_GIVEN:
+    given, most = (tokens.tokens_in, tokens.cached, tokens.cache_write), sent + MOST_GIVEN
+    if any(count and count > most for count in given):
         changes |= {"tokens_in": None, "cached": None, "cache_write": None}
     return msgspec.structs.replace(tokens, **changes) if changes else tokens
 
