@@ -274,7 +274,7 @@ class Frames:
                 if start <= size:
                     length, crc = unpack(data, at)
                     if not length and not crc:
-                        self.torn = bool(data[at:].strip(b"\0"))
+                        self.torn = data[at:] != bytes(size - at)
                         return
                     end = at + ((HEAD_BYTES + length + _ALIGN - 1) & -_ALIGN)
                 if end > size:  # not whole yet
