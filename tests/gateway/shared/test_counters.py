@@ -57,6 +57,21 @@ async def test_a_budget_for_100_of_1000_at_once_over_four_machines_is_met_exactl
     assert await crowd(four, record, 50, nano_usd=CENT) == {"": 4, "budget": 46}
 
 
+async def test_a_machine_that_joins_is_let_in_at_once_by_the_one_that_was_alone(
+    machines: Machines,
+) -> None:
+    """What the first might take alone is not kept back for it any more once there are two."""
+    record = key(budget_usd=Decimal(1), rpm=1000)
+    first, second = machines(2, record)
+    await join([first])
+    assert await first.ask(record, CENT) == ""
+    await second.live.step()
+    await first.live.beat()  # hears that there are two, and tells about its keys then
+    assert first.store.members == 2
+    await first.counters.tell()
+    assert await crowd([second], record, 50, nano_usd=CENT) == {"": 50}
+
+
 async def test_requests_and_tokens_of_a_minute_are_met_exactly(machines: Machines) -> None:
     often, long = key(rpm=100), key(tpm=1000)
     four = machines(4, often, long)

@@ -284,8 +284,7 @@ class SharedCounters(SpendCounters):
         own = self._share(item.key)
         if not settling:
             own.totals = tuple(totals)
-            at_once = share if self._store.members == 1 else advance  # nobody else is there
-            told = Told(Needed(*left), Needed(*share), Needed(*at_once), item.period)
+            told = Told(Needed(*left), Needed(*share), Needed(*advance), item.period)
             granted = [ask for ask, code in zip(item.asks, codes, strict=True) if code == 0]
             # What is granted now counts as taken below, and the store has counted it already.
             sent = (

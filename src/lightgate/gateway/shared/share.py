@@ -145,7 +145,7 @@ class KeyShare:
         """What the worker would still take without asking: the store keeps it back."""
         if self._told is None:
             return 0, 0, 0
-        room = self._room(self._told, now_ns)
+        room = self._room(self._told, now_ns, sole=False)
         nano, requests, tokens = (
             max(0, part - used) for part, used in zip(room, self._used, strict=True)
         )
@@ -155,8 +155,9 @@ class KeyShare:
         """Give back what may be taken without asking, of a key that is not in use."""
         self._told = None
 
-    def _room(self, told: Told, now_ns: int) -> Needed:
-        return told.share if now_ns - self._told_ns >= SILENT_NS else told.advance
+    def _room(self, told: Told, now_ns: int, *, sole: bool) -> Needed:
+        silent = now_ns - self._told_ns >= SILENT_NS
+        return told.share if sole or silent else told.advance
 
     def lacks(self, need: Needed, limits: KeyLimits, held_tokens: int, alone: Alone) -> str:
         """The limit that the share leaves no room in: "rpm", "tpm", "budget" or "" for none.
@@ -171,7 +172,8 @@ class KeyShare:
             if limit < 0:
                 continue
             if told is not None and recent:
-                room, left, used = self._room(told, now_ns)[at], told.left[at], self._used[at]
+                room = self._room(told, now_ns, sole=alone.members == 1)[at]
+                left, used = told.left[at], self._used[at]
             else:
                 room, left, used = _unknown(limit, alone), limit, minute[at]
             if not _fits(need[at], room, left, used):
@@ -197,7 +199,7 @@ class KeyShare:
                 limits.period,
             )
             self._used[0] = 0
-        room = self._room(told, alone.now_ns).nano_usd
+        room = self._room(told, alone.now_ns, sole=alone.members == 1).nano_usd
         return _fits(nano_usd, room, told.left.nano_usd, self._used[0])
 
 
