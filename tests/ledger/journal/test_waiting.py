@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import zlib
 from array import array
 from struct import pack
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ledger.notes import attempt_note, marks, settled
-from lightgate.ledger.journal.journal import Frames, Journal
+from lightgate.ledger.journal.journal import Frames, Journal, JournalFailed
 from lightgate.ledger.journal.ship import MANY, Shipper
 from lightgate.ledger.store.schema import attempt_notes
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def test_what_waits_is_what_was_written_and_not_shipped(tmp_path: Path) -> None:
@@ -79,3 +82,35 @@ def test_a_whole_frame_that_is_no_note_is_damage(tmp_path: Path) -> None:
     path.write_bytes(b"")
     assert list(frames) == []
     assert not frames.damaged
+
+
+def test_what_a_journal_says_when_it_fails() -> None:
+    plain = JournalFailed("No.")
+    assert (plain.label, plain.status, plain.full) == ("journal", 503, False)
+    for number, full in ((errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EACCES, False)):
+        failed = JournalFailed.of("It cannot", OSError(number, "because"))
+        assert (failed.message, failed.full) == ("It cannot: because.", full)
+
+
+def test_a_journal_without_a_file_has_no_room(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 0)
+    assert (journal.tight, journal.size > 0) == (False, True)
+    journal.close()
+    assert (journal.tight, journal.size) == (True, 0)
+
+
+def test_a_file_of_an_earlier_life_that_has_gone_meanwhile_is_no_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "0-earlier.new"
+    monkeypatch.setattr(type(tmp_path), "glob", lambda _folder, _pattern: iter([left]))
+    Journal(tmp_path, 0).close()
+
+
+def test_what_stands_behind_a_head_of_zeros_is_torn(tmp_path: Path) -> None:
+    path = tmp_path / "0-x.lgj"
+    for rest, torn in ((b"", False), (bytes(40), False), (b"X", True), (bytes(9) + b"X", True)):
+        path.write_bytes(bytes(8) + rest)
+        frames = Frames(path)
+        assert list(frames) == []
+        assert (frames.torn, frames.damaged) == (torn, False)
