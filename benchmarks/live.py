@@ -71,6 +71,7 @@ SHARE_OF_CAPACITY: Final = 0.8
 QUEUE_P95_S: Final = 1.5
 POLICIES: Final = {
     "fixed best": 'policy = "ordered"\nhedge = "off"',
+    "chat": 'policy = "chat"',
     "fastest": 'policy = "fastest"',
     "voice": 'policy = "voice"',
     "voice, no hedge": 'policy = "voice"\nhedge = "off"',
