@@ -82,7 +82,9 @@ endef
 	requirements/debian.sh .debian
 	@touch $@
 
-test: lint types layers unit
+# mypy needs one core for most of a minute: the tests have the other one meanwhile.
+test: lint
+	@$(MAKE) --no-print-directory -j 2 types layers unit
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

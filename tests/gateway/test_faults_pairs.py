@@ -105,10 +105,16 @@ class Pair(NamedTuple):
 
 
 def all_pairs(names: list[str], *, hedged: bool) -> list[Pair]:
+    """Each pair in both orders; of a race, which asks both at once, in one of them by turns."""
     rows = [BY_NAME[name] for name in names]
+    taken = [
+        (first, second)
+        for (at, first), (place, second) in product(enumerate(rows), enumerate(rows))
+        if hedged or at == place or (at < place) == ((at + place) % 2 == 0)
+    ]
     return [
         Pair(f"m{number:04}", number % LANES, first, second, hedged)
-        for number, (first, second) in enumerate(product(rows, rows))
+        for number, (first, second) in enumerate(taken)
     ]
 
 

@@ -72,16 +72,15 @@ def noting(path: Path, word: str, **more: Any) -> ChildSpec:
     """A child that writes a word when SIGTERM or SIGHUP reaches it."""
     return spec(
         f"""
-        def note(number, frame):
+        signals = {{signal.SIGTERM, signal.SIGHUP}}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # one before the wait is not lost
+        {READY}
+        while True:
+            number = signal.sigwait(signals)
             with open({str(path)!r}, "a") as out:
                 out.write({word!r} + signal.Signals(number).name + "\\n")
             if number == signal.SIGTERM:
                 sys.exit(0)
-        signal.signal(signal.SIGTERM, note)
-        signal.signal(signal.SIGHUP, note)
-        {READY}
-        while True:
-            signal.pause()
         """,
         **more,
     )
@@ -147,12 +146,10 @@ async def test_a_child_that_is_killed_while_it_starts_is_started_again(tmp_path:
 async def test_a_successor_serves_before_its_predecessor_is_told(tmp_path: Path) -> None:
     told = tmp_path / "told"
     code = f"""
-        def note(number, frame):
-            open({str(told)!r}, "w").write(signal.Signals(number).name)
-            sys.exit(0)
-        signal.signal(signal.SIGUSR1, note)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGUSR1}})
         {READY}
-        signal.pause()
+        number = signal.sigwait({{signal.SIGUSR1}})
+        open({str(told)!r}, "w").write(signal.Signals(number).name)
     """
     fresh = [serving(retire_signal=signal.SIGUSR1)]
     async with Supervisor(reload=done(list), renew=lambda: fresh) as supervisor:
