@@ -36,6 +36,15 @@ def test_equal_requests_of_one_key_have_one_print() -> None:
     assert len({first, *others}) == 4
 
 
+def test_any_number_of_keys_keep_their_prints() -> None:
+    """A print is the same after thousands of other keys, and the same as in a process before."""
+    first = PRINTS.of(request(), "k-1")
+    asked = request("again")
+    assert len({PRINTS.of(asked, f"key {n}") for n in range(2_100)}) == 2_100
+    assert PRINTS.of(request(), "k-1") == first == 5083598969534658718
+    assert PromptPrints(b"k" * 32).of(request(), "k-1") == first
+
+
 def test_a_print_fits_a_column_and_says_whether_the_temperature_is_0() -> None:
     found = [PRINTS.of(request(str(n), temperature=n % 2), "") for n in range(200)]
     known = [one for one in found if one is not None]

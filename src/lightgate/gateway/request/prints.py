@@ -26,6 +26,7 @@ FILE: Final = "fingerprint.key"  # in the data folder; without it, repeats begin
 LONGEST: Final = 64 * 1024  # bytes of a body: some 70 us of hashing
 EXACT: Final = 1  # the bit of a request that `cache = { mode = "exact" }` would take
 _KEY_BYTES: Final = 32
+_MOST_BEGUN: Final = 1024  # tenants; then the table begins anew
 
 
 class PromptPrints:
@@ -33,6 +34,9 @@ class PromptPrints:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
+        self._begun: dict[
+            str, blake2b
+        ] = {}  # hashes of the key and a tenant, which bodies continue
 
     @classmethod
     def of_process(cls) -> PromptPrints:
@@ -72,8 +76,17 @@ class PromptPrints:
         # Most requests name no temperature; only Gemini has it elsewhere.
         named = "temperature" in fields or dialect in {"gemini", "openai-embeddings"}
         exact = named and may_share(dialect, fields, "exact")
-        digest = blake2b(tenant.encode(), digest_size=8, key=self._key, person=b"lightgate.repeat")
-        digest.update(b"\0")
+        digest = (self._begun.get(tenant) or self._begin(tenant)).copy()
         digest.update(body)
         found = int.from_bytes(digest.digest(), "big", signed=True)
         return found | EXACT if exact else found & ~EXACT
+
+    def _begin(self, tenant: str) -> blake2b:
+        """The hash of what comes before a tenant's bodies."""
+        if len(self._begun) >= _MOST_BEGUN:
+            self._begun.clear()
+        begun = blake2b(
+            tenant.encode() + b"\0", digest_size=8, key=self._key, person=b"lightgate.repeat"
+        )
+        self._begun[tenant] = begun
+        return begun

@@ -289,8 +289,8 @@ def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tok
         changes |= {"streamed": None, "first_burst": None}
     if reasoning > MOST_REASONED:
         changes["reasoning"] = None
-    given, most = (tokens.tokens_in, tokens.cached, tokens.cache_write), sent + MOST_GIVEN
-    if any(count and count > most for count in given):
+    given = tokens.tokens_in or 0, tokens.cached or 0, tokens.cache_write or 0
+    if max(given) > sent + MOST_GIVEN:
         changes |= {"tokens_in": None, "cached": None, "cache_write": None}
     return msgspec.structs.replace(tokens, **changes) if changes else tokens
 
