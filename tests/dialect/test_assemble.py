@@ -350,3 +350,8 @@ def test_its_size_follows_what_it_holds() -> None:
 )
 def test_what_may_be_streamed_inside(dialect: str, fields: dict[str, bytes], may: bool) -> None:
     assert can_assemble(dialect, fields) is may
+
+
+def test_a_stream_of_messages_without_a_message_is_malformed() -> None:
+    with pytest.raises(Malformed, match="had no message"):
+        gathered_bytes("anthropic-messages", sse({"type": "message_stop"}))

@@ -225,3 +225,14 @@ def test_completions() -> None:
         "object": "text_completion",
         "choices": [{"index": 0, "text": "ab", "finish_reason": "length"}],
     }
+
+
+def test_a_call_of_a_function_takes_its_room() -> None:
+    made = ChatAssembler()
+    sizes = [0]
+    for arguments in ("a" * 40, "b" * 90):
+        call = {"function_call": {"arguments": arguments}}
+        made.event(b"", json.dumps(chunk(call)).encode())
+        sizes.append(made.size)
+    assert sizes[1] - sizes[0] >= 40
+    assert sizes[2] - sizes[1] >= 90

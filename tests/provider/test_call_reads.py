@@ -690,3 +690,14 @@ def test_a_refusal_of_speech_is_no_sound() -> None:
     assert heard.marks.first is None
     assert isinstance(error, HttpRefused)
     assert "no such voice" in error.message
+
+
+def test_a_provider_that_counts_from_nought_counts_along() -> None:
+    heard = Heard().head()
+    for stamp, total in ((30, 0), (40, 2)):
+        usage = {"prompt_tokens": 3, "completion_tokens": total}
+        heard.call.on_body(chunk(content="t", usage=usage), stamp, stamp)
+    assert list(heard.marks.burst_tokens) == [0, 2]
+    silent = Heard().head()
+    silent.call.on_body(chunk(content="t"), 30, 30)
+    assert list(silent.marks.burst_tokens) == [-1]

@@ -195,3 +195,58 @@ def test_a_list_is_due_when_it_is_old_wanted_or_of_another_address() -> None:
     assert list(due({"openai": target}, {}, 1, wanted=False)) == ["openai"]
     kept["openai"] = ModelList(base_url="https://elsewhere/v1", tried_ns=0)
     assert names(1) == ["openai"]
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (400, "it answered 400"),
+        (401, "it refused the key with 401"),
+        (402, "it answered 402"),
+        (403, "it refused the key with 403"),
+        *[(status, "it has no list of models") for status in (404, 405, 501)],
+        (500, "it answered 500"),
+        (201, "it answered 201"),
+    ],
+)
+async def test_an_answer_that_is_no_list_says_why(
+    lister: Lister, client: Client, status: int, why: str
+) -> None:
+    lister.says("/v1/models", {"data": []}, status=status)
+    with pytest.raises(ListUnavailable) as caught:
+        await fetch_models(client, lister.target("openai"))
+    assert caught.value.message == why
+
+
+@pytest.mark.parametrize(
+    ("size", "taken"), [(0, None), (1, 1), (2**40 - 1, 2**40 - 1), (2**40, None), ("8", None)]
+)
+def test_a_context_window_is_believed_within_reason(size: Any, taken: int | None) -> None:
+    row = {"id": "x" * model_list.MOST_NAME, "context_window": size}
+    (model,), _ = read_page(json.dumps({"data": [row]}).encode())
+    assert (model.id, model.context_window) == ("x" * model_list.MOST_NAME, taken)
+
+
+def test_the_next_page_is_asked_for_where_there_is_one() -> None:
+    for tree, query in (
+        ({"has_more": True, "last_id": "a/b"}, "?limit=1000&after_id=a%2Fb"),
+        ({"has_more": True}, ""),
+        ({"has_more": True, "last_id": ""}, ""),
+        ({"has_more": "yes", "last_id": "a"}, ""),
+        ({"nextPageToken": "t", "has_more": True, "last_id": "a"}, "?pageSize=1000&pageToken=t"),
+        ({"nextPageToken": ""}, ""),
+    ):
+        assert read_page(json.dumps({"data": [], **tree}).encode()) == ([], query)
+
+
+async def test_a_first_model_of_a_name_counts_and_an_empty_page_ends_the_list(
+    lister: Lister, client: Client
+) -> None:
+    root = "/v1/models?limit=1000"
+    rows = [{"id": "a", "context_window": 5}, {"id": "a", "context_window": 6}]
+    lister.says(root, {"data": rows, "has_more": True, "last_id": "a"})
+    lister.says(f"{root}&after_id=a", {"data": [], "has_more": True, "last_id": "b"})
+    lister.says(f"{root}&after_id=b", {"data": [{"id": "b"}]})
+    found = await fetch_models(client, lister.target("anthropic"))
+    assert found == (OfferedModel("a", 5),)
+    assert len(lister.asked) == 2

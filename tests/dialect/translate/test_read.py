@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from lightgate.dialect.gemini.build import GEMINI
+from lightgate.dialect.gemini.read import _beside
 from lightgate.dialect.registry import TRANSLATED, dialect_for
 from lightgate.dialect.request import Image, Message, Request, Text, Thought, Tool, ToolCall
 from lightgate.dialect.translate import BadField, Untranslatable, read_request
@@ -606,3 +608,21 @@ def test_tools_of_an_input_item_are_offered() -> None:
     request = read("openai-responses", input=asked)
     assert [tool.name for tool in request.tools] == ["functions__exec", "functions__wait"]
     assert [message.role for message in request.messages] == ["user"]
+
+
+def test_a_field_of_a_custom_tool_that_nobody_knows_is_named() -> None:
+    tool = {"type": "custom", "custom": {"name": "patch", "colour": "red"}}
+    assert read("openai-chat", "drop", tools=[tool]).dropped == ("tools[0].custom.colour",)
+
+
+def test_the_thoughts_before_a_signature_are_those_of_its_dialect() -> None:
+    parts: list[Any] = [
+        Thought(dialect=GEMINI, raw={"text": "a", "thought": True}),
+        Thought(dialect="anthropic-messages", raw={"text": "b", "thought": True}),
+        Thought(dialect=GEMINI, raw={"text": "c"}),
+        Text(text="d"),
+        Thought(dialect=GEMINI, raw={"thought": True}),
+        Thought(dialect=GEMINI, raw={"text": "e", "thought": True}),
+    ]
+    assert _beside(parts) == "ae"
+    assert _beside([]) == ""

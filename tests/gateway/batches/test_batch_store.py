@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -212,3 +213,77 @@ def test_what_no_row_names_is_swept(store: BatchStore, monkeypatch: pytest.Monke
     assert not broken.exists()
     assert store.path(job.output_file).exists()
     assert store.path(kept.id).exists()
+
+
+def test_contents_that_are_gone_already_are_no_hindrance(
+    store: BatchStore, clock: ManualClock
+) -> None:
+    old, dropped = add(store, expires_s=store.now_s + 1), add(store)
+    job = store.add_job(job_of(store, add(store), kind="anthropic"), TERMS, repeated=False)
+    for name in (old.id, dropped.id, job.input_file):
+        store.path(name).unlink()
+    assert store.drop_file("k", dropped.id)
+    store.drop_job(job)
+    clock.advance(NS)
+    assert store.sweep() == 1
+    assert store.files("k", ALL) == ([], False)
+
+
+def test_a_file_ends_at_its_second_and_a_batch_is_forgotten_after_its_time(
+    store: BatchStore, clock: ManualClock
+) -> None:
+    file = add(store, expires_s=store.now_s + 2)
+    job = store.add_job(job_of(store, add(store)), TERMS, repeated=False)
+    store.change(job.id, lambda now: now.moved("failed", store.now_s))
+    clock.advance(NS)
+    assert (store.sweep(), store.file("k", file.id)) == (0, file)
+    clock.advance(NS)
+    assert store.file("k", file.id) is None
+    assert store.sweep() == 1
+    clock.advance((FORGET_S - 2) * NS)
+    store.sweep()
+    assert store.job("k", job.id, "openai") is not None
+    clock.advance(NS)
+    store.sweep()
+    assert store.job("k", job.id, "openai") is None
+
+
+def test_an_unfinished_upload_is_nobodys_after_its_time(
+    store: BatchStore, clock: ManualClock
+) -> None:
+    add(store)
+    broken = store.path(new_id("file-") + PART)
+    broken.write_bytes(b"x")
+    os.utime(broken, (store.now_s, store.now_s))
+    clock.advance((STALE_S - 1) * NS)
+    store.sweep()
+    assert broken.exists()
+    clock.advance(NS)
+    store.sweep()
+    assert not broken.exists()
+
+
+def test_results_that_are_gone_are_no_more_named_one_by_one(
+    store: BatchStore, clock: ManualClock
+) -> None:
+    job = store.add_job(job_of(store, add(store)), TERMS, repeated=False)
+    late = store.now_s + 9
+    files = [
+        StoredFile(id=name, owner="k", purpose=OUTPUT, filename="o", size=3,
+                   created_s=store.now_s, expires_s=expires_s)
+        for name, expires_s in ((job.output_file, late), (job.error_file, late + 9))
+    ]  # fmt: skip
+    store.change(
+        job.id,
+        lambda now: msgspec.structs.replace(
+            now.moved("completed", store.now_s), has_output=True, has_errors=True
+        ),
+        *files,
+    )
+    for passed_s, named in ((8, (True, True)), (1, (False, True)), (9, (False, False))):
+        clock.advance(passed_s * NS)
+        store.sweep()
+        kept = store.job("k", job.id, "openai")
+        assert kept is not None
+        assert (kept.has_output, kept.has_errors) == named
+    assert store.change("batch_none", lambda now: now) is None

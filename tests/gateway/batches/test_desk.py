@@ -84,7 +84,8 @@ async def test_a_file_comes_in_and_goes_out(start: Start) -> None:
     )  # fmt: skip
     assert (await ask(rig, "GET", f"/v1/files/{id_}")).json == made.json
     got = await ask(rig, "GET", f"/v1/files/{id_}/content", accept="application/binary")
-    assert got.body == content.encode()
+    assert (got.status, got.body) == (200, content.encode())
+    assert got.headers["content-type"] == "application/octet-stream"
     listed = (await ask(rig, "GET", "/v1/files?purpose=batch&limit=5")).json
     assert (listed["data"], listed["has_more"]) == ([made.json], False)
     assert folder(rig) == [id_]
@@ -274,6 +275,7 @@ async def test_a_message_batch_from_end_to_end(start: Start) -> None:
     assert done["request_counts"]["succeeded"] == 3
     assert done["results_url"] == f"{path}/results"
     got = await ask(rig, "GET", done["results_url"])
+    assert (got.status, got.headers["content-type"]) == (200, "application/x-jsonl")
     lines = [json.loads(text) for text in got.body.splitlines()]
     assert {one["custom_id"] for one in lines} == {"a0", "a1", "a2"}
     assert {one["result"]["message"]["type"] for one in lines} == {"message"}

@@ -15,7 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.errors import UsageError
-from lightgate.gateway.batches.form_stream import MOST_HEAD, MOST_VALUE, FormStream
+from lightgate.gateway.batches.form_stream import (
+    MOST_FIELDS,
+    MOST_HEAD,
+    MOST_VALUE,
+    FormStream,
+)
 from lightgate.gateway.batches.upload import HELD_BYTES, Upload
 from lightgate.gateway.request.refusal import Refusing
 
@@ -74,6 +79,42 @@ def test_a_form_that_is_wrong_is_told_why(raw: bytes, reason: str) -> None:
     stream = FormStream(MARK, lambda _: None)
     with pytest.raises(UsageError, match=reason):
         stream.feed(raw)
+
+
+def part(name: str, value: bytes = b"") -> bytes:
+    head = b'--%b\r\ncontent-disposition: form-data; name="%b"' % (MARK, name.encode())
+    return b"%b\r\n\r\n%b\r\n" % (head, value)
+
+
+def test_a_field_may_be_as_long_as_its_limit_and_so_may_its_head() -> None:
+    stream = FormStream(MARK, lambda _: None)
+    stream.feed(form(b"", purpose=b"x" * MOST_VALUE))
+    assert stream.fields == {"purpose": "x" * MOST_VALUE}
+    stream = FormStream(MARK, lambda _: None)
+    stream.feed(b"--" + MARK + b"\r\n" + b"x" * MOST_HEAD)
+    with pytest.raises(UsageError, match="header that is too long"):
+        stream.feed(b"x")
+
+
+def test_a_form_has_so_many_fields() -> None:
+    stream = FormStream(MARK, lambda _: None)
+    stream.feed(b"".join(part(f"f{number}", b"v") for number in range(MOST_FIELDS)))
+    stream.feed(b"--" + MARK + b"--")
+    assert stream.complete
+    assert stream.fields == {f"f{number}": "v" for number in range(MOST_FIELDS)}
+    stream = FormStream(MARK, lambda _: None)
+    with pytest.raises(UsageError, match="too many fields"):
+        stream.feed(b"".join(part(f"f{number}") for number in range(MOST_FIELDS + 1)))
+
+
+def test_a_file_without_a_name_has_the_usual_one_and_fields_are_apart() -> None:
+    taken: list[bytes] = []
+    stream = FormStream(MARK, taken.append)
+    stream.feed(part("a", b"1") + part("file", b"content") + part("b", b"2"))
+    with pytest.raises(UsageError, match="given twice"):
+        stream.feed(part("a"))
+    assert (stream.fields, stream.filename) == ({"a": "1", "b": "2"}, "file.jsonl")
+    assert b"".join(taken) == b"content"
 
 
 @pytest.mark.parametrize(

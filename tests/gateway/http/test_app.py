@@ -10,8 +10,10 @@ from uuid import UUID
 
 import pytest
 
+from lightgate.errors import UsageError
 from lightgate.gateway.http.app import Gateway, _no_path, _plainly
 from lightgate.gateway.http.count import _CountReply
+from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.route.plan.alias import Alias
 from sim.conftest import SAY
 
@@ -217,3 +219,58 @@ async def test_work_whose_client_left_before_it_began_is_put_away() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert (begun, inspect.getcoroutinestate(work)) == ([], inspect.CORO_CLOSED)
+
+
+class Lent:
+    """A reply that keeps what its task does to it."""
+
+    def __init__(self, *, started: bool = False, finished: bool = False) -> None:
+        self.started, self.finished = started, finished
+        self.on_lost: Any = None
+        self.said: list[Any] = []
+
+    def abort(self) -> None:
+        self.said.append("abort")
+
+    def fail(self, error: Exception | None) -> None:
+        self.said.append(error)
+
+
+async def carried_out(reply: Any, work: Any, *, lose: bool = False) -> list[Refusal]:
+    """Carry work out as a task; the refusals that came of it."""
+    kept: list[asyncio.Task[None]] = []
+    refused: list[Refusal] = []
+    state = SimpleNamespace(loop=asyncio.get_running_loop(), keep=kept.append)
+    gateway: Any = SimpleNamespace(
+        _state=state, _refuse=lambda refusal, *_: refused.append(refusal)
+    )
+    Gateway._tasks(gateway, None, reply, work)  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    if lose:
+        reply.on_lost()
+    await asyncio.wait(kept)
+    assert kept[0].cancelled() is lose
+    return refused
+
+
+async def test_work_whose_client_leaves_cuts_off_a_reply_that_is_not_finished() -> None:
+    for finished, said in ((False, ["abort"]), (True, [])):
+        reply = Lent(finished=finished)
+        assert await carried_out(reply, asyncio.Event().wait(), lose=True) == []
+        assert reply.said == said
+
+
+async def test_work_that_fails_is_refused_before_its_reply_and_fails_it_afterwards() -> None:
+    async def fail(error: Exception) -> None:
+        raise error
+
+    refusal = Refusal(status=409, message="no", code="mine")
+    reply = Lent()
+    assert await carried_out(reply, fail(Refusing(refusal))) == [refusal]
+    (told,) = await carried_out(reply, fail(UsageError("wrong")))
+    assert (told.status, told.message, reply.said) == (400, "wrong", [])
+    begun, error, defect = Lent(started=True), UsageError("late"), ValueError("a defect")
+    assert await carried_out(begun, fail(error)) == []
+    assert begun.said == [error]
+    assert await carried_out(reply, fail(defect)) == []
+    assert reply.said == [defect]

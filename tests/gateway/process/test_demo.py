@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lightgate.config.load import parse_config
+from lightgate.gateway.process import demo
 from lightgate.gateway.process.demo import (
     ALIAS,
     AT_ONCE,
@@ -87,3 +89,26 @@ async def test_traffic_goes_round_and_does_not_wait_for_answers() -> None:
         await asyncio.gather(sending, return_exceptions=True)
         await client.close()
         await sim.close()
+
+
+async def test_every_visitor_asks_in_a_message_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+
+    class Asked:
+        def __init__(self, prepared: Any, _marks: object) -> None:
+            sent.append(prepared.payload)
+
+        async def run(self, _client: object, deadlines: object) -> None:
+            sent.append(deadlines)
+
+    monkeypatch.setattr(demo, "Call", Asked)
+    traffic = DemoTraffic(base_url="http://127.0.0.1:1/v1", models=("m",))
+    await demo._one(traffic, None, "m", 0xABC)  # type: ignore[arg-type]
+    head, _, body = sent[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
+    asked = json.loads(body)
+    said = "Visitor 00000abc asks how fast you are."
+    assert asked["messages"] == [{"role": "user", "content": said}]
+    assert asked["model"] == "m"
+    assert demo.TOKENS in asked.values()
+    assert sent[1] is demo.DEADLINES

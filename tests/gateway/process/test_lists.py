@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lightgate.clock.source import ManualClock
+from lightgate.errors import LightgateError
 from lightgate.gateway.process import lists
 from lightgate.gateway.process.lists import ListKeeper
 from lightgate.gateway.process.prepare import ListNews, ListOrder, Preparation
@@ -16,7 +19,7 @@ from lightgate.gateway.served.own_variables import leads_here, own_base_urls
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
 from lightgate.ledger.store.keys import KeyTerms, new_key
 from lightgate.provider.kept_lists import AGAIN_NS, FRESH_NS, WANTED, keep_lists, read_lists
-from lightgate.provider.model_list import ModelList, OfferedModel
+from lightgate.provider.model_list import NO_LIST, ModelList, OfferedModel
 from lightgate.route.form.prior import Prior
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import load
@@ -192,3 +195,61 @@ async def test_looks_go_on_until_they_are_cancelled(asked: Asked, tmp_path: Path
     with pytest.raises((StopAsyncIteration, RuntimeError)):
         await keeper.run(pause)
     assert (pauses, len(asked.orders)) == ([1.0] * 3, 3)
+
+
+def program(folder: Path, *lines: str) -> str:
+    """A program of the shell, in the place of Python."""
+    path = folder / "program"
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o700)
+    return str(path)
+
+
+async def test_a_process_that_says_nothing_leaves_the_lists_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("sys.executable", program(tmp_path, "exit 3"))
+    assert await lists._ask(ORDER) is None
+    assert caplog.messages == ["The lists of models stay as they are"]
+    assert caplog.records[0].levelname == "WARNING"
+
+
+async def test_a_process_that_is_not_waited_for_any_more_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    monkeypatch.setattr("sys.executable", program(tmp_path, f"echo $$ > {begun}", "exec sleep 60"))
+    asking = asyncio.create_task(lists._ask(ORDER))
+    number = int(await asyncio.to_thread(begun.read_text))
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+
+
+async def test_names_that_cannot_be_changed_stay_and_the_looks_go_on(
+    asked: Asked, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[Exception] = [LightgateError("The disk is full."), ValueError("a defect")]
+
+    async def changed() -> None:
+        raise errors.pop(0)
+
+    clock = ManualClock()
+    keeper = ListKeeper(lambda: ORDER, tmp_path, changed, clock=clock)
+    caplog.set_level(logging.INFO)
+    asked.news = ListNews(True, {"lab": NO_LIST})
+    for _ in range(2):
+        assert await keeper.look() is True
+        clock.advance(FRESH_NS)
+    levels = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in levels] == ["INFO", "WARNING", "ERROR"]
+    assert levels[1][1] == "The names of models stay as they are. The disk is full."
+    assert levels[2][1] == "The names of models stay as they are"
+    asked.news = ListNews(False, {})
+    assert await keeper.look() is True  # nothing has changed, so nothing is tried
+    asked.news = None
+    clock.advance(FRESH_NS)
+    assert await keeper.look() is True

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from lightgate.gateway.process.logs import (
     JsonFormat,
     Redactor,
     TextFormat,
+    chosen,
     environment_form,
     form_named,
     say,
@@ -182,3 +184,50 @@ def test_the_secrets_of_a_configuration_and_its_environment() -> None:
     assert secrets_of(config, env) == {"pass-word", "lab-key", "groq-key"}
     assert secrets_of(None, env, ["LAB_KEY", "ABSENT"]) == {"lab-key", "groq-key"}
     assert secrets_of(None, {"LIGHTGATE_CONSOLE_SECRET": "quiet"}) == {"quiet"}
+
+
+def test_a_line_has_its_time_its_part_and_its_fields_but_none_of_them_twice() -> None:
+    one = record("m", {"level": "forged", "own": 1})
+    one.created, one.name = 1_700_000_000.25, "lightgate.a.b"
+    assert JsonFormat(Redactor()).fields(one) == {
+        "time": "2023-11-14T22:13:20.250Z", "level": one.levelname.lower(), "part": "a.b",
+        "message": "m", "own": 1,
+    }  # fmt: skip
+    assert TextFormat(Redactor()).format(one).startswith("22:13:20 ")
+    one.fields = "no table"
+    assert "own" not in JsonFormat(Redactor()).fields(one)
+
+
+def test_a_traceback_is_cleaned_and_follows_on_lines_of_its_own() -> None:
+    one = record("m", {})
+    try:
+        int("hunter2-hunter2")
+    except ValueError:
+        one.exc_info = sys.exc_info()
+    line = TextFormat(Redactor(["hunter2-hunter2"])).format(one)
+    first, *rest = line.splitlines()
+    assert first.endswith(" m")
+    assert rest[0] == "Traceback (most recent call last):"
+    assert rest[-1].startswith("ValueError: invalid literal")
+    assert rest[-1].endswith(": '***'")
+    assert "trace" not in JsonFormat(Redactor()).fields(record("m", {}))
+
+
+def test_a_value_as_long_as_it_may_be_is_whole() -> None:
+    text = "p " * (LONGEST_FIELD // 2)
+    assert Redactor().clean_value(text) == text
+    assert Redactor().clean_value(text + "p") == text + "…"
+
+
+def test_text_is_for_terminals_and_libraries_are_quiet(root: logging.Logger) -> None:
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]
+    assert (chosen("auto", screen), chosen("json", screen)) == ("text", "json")
+    assert chosen("auto", io.StringIO()) == "json"
+    start("json", stream=screen, level=logging.ERROR)
+    assert logging.getLogger("asyncio").level == logging.ERROR
+    start("json", stream=screen, level=logging.DEBUG)
+    assert root.level == logging.DEBUG
+    assert [logging.getLogger(name).level for name in ("alembic", "uvicorn", "asyncio")] == [
+        logging.WARNING
+    ] * 3

@@ -145,3 +145,24 @@ def test_one_keeper_for_all_targets_of_a_credential(source: Source) -> None:
     assert one._ended.is_set()
     assert not other._ended.is_set()
     assert keepers.one(("google", ""), lambda: TokenKeeper("d", source)) is not one
+
+
+def test_a_first_failure_waits_two_seconds_and_a_success_begins_anew(
+    keeper: TokenKeeper, source: Source
+) -> None:
+    source.error = OSError("unreachable")
+    assert [keeper.renew(), keeper.renew()] == [2, 4]
+    assert keeper.tried.is_set()
+    source.error = None
+    keeper.renew()
+    source.error = OSError("unreachable")
+    assert keeper.renew() == 2
+
+
+def test_a_token_ends_at_its_instant(keeper: TokenKeeper, clock: ManualClock) -> None:
+    keeper.renew()
+    clock.advance(3600 * NS - 1)
+    assert keeper.sign(ASK)
+    clock.advance(1)
+    with pytest.raises(NoToken):
+        keeper.sign(ASK)

@@ -263,6 +263,57 @@ async def test_a_timer_is_armed_for_what_can_come(
     assert not trip.connection.timer.pending
 
 
+@pytest.mark.parametrize(
+    ("deadlines", "before_s", "after_s"),
+    [
+        (Deadlines(None, 4, 3, 30), 3, 3),
+        (Deadlines(None, 2, 3, 30), 2, 3),
+        (Deadlines(None, None, None, 30), 30, 30),
+        (Deadlines(None, 4, None, 3), 3, 3),
+        (Deadlines(None, 4, 9, None), 4, 9),
+    ],
+)
+async def test_the_timer_is_set_for_the_next_deadline(
+    hands: Time, deadlines: Deadlines, before_s: float, after_s: float
+) -> None:
+    trip, _, _, _ = begin(deadlines)
+    timer = trip.connection.timer
+    assert timer.due_ns == hands.now + before_s * SECOND
+    trip.on_read(OK[:10], hands.now, hands.now)
+    timer.due_ns = 0
+    trip.expire()  # nothing has passed: it is set again
+    assert timer.due_ns == hands.now + after_s * SECOND
+    hands.now += SECOND
+    trip.expire()
+    assert timer.due_ns == hands.now + (after_s - 1) * SECOND
+    trip.cancel()
+
+
+async def test_time_that_passed_before_the_request_was_sent_is_of_the_whole(hands: Time) -> None:
+    trip, _, _, _ = begin(Deadlines(None, None, None, 30))
+    trip.began_ns -= 10 * SECOND
+    trip._arm()
+    assert trip.connection.timer.due_ns == hands.now + 20 * SECOND
+    trip.began_ns -= 25 * SECOND
+    trip._arm()
+    assert trip.connection.timer.due_ns == hands.now
+    trip.cancel()
+
+
+async def test_a_deadline_is_missed_within_the_grain_of_the_timer(hands: Time) -> None:
+    trip, _, _, ends = begin(Deadlines(None, 5, None, None))
+    hands.now += 5 * SECOND - 1_000_001
+    trip.expire()
+    assert not trip.over
+    hands.now += 1
+    trip.expire()
+    error = only(ends)
+    assert isinstance(error, DeadlineMissed)
+    assert error.phase == "first_byte"
+    trip.expire()  # which is over
+    assert ends.errors == [error]
+
+
 async def test_memory_of_a_head_without_end_is_bounded() -> None:
     trip, link, _, ends = begin()
     trip.on_read(b"HTTP/1.1 200 OK\r\nx: ", 1, 1)

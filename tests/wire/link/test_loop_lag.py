@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import resource
+import socket
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+
+import pytest
 
 from lightgate.wire.link import stamps
-from lightgate.wire.link.stamps import WAKE_NS, BusyTime, LoopLag
-
-if TYPE_CHECKING:
-    import pytest
+from lightgate.wire.link.kernel import Poller
+from lightgate.wire.link.stamps import (
+    SO_TIMESTAMPNS,
+    WAKE_NS,
+    Anchor,
+    BusyTime,
+    LoopLag,
+    kernel_stamps_available,
+)
 
 
 class Thread:
@@ -65,3 +72,36 @@ def test_busy_time_is_time_on_a_core_and_time_queued_for_one(
     known.close()
     assert known.fd == -1
     known.close()
+
+
+def test_where_the_system_does_not_tell_nothing_was_busy() -> None:
+    poller = Poller()
+    try:
+        assert poller.busy_ns() > 0
+        descriptor, poller._busy.fd = poller._busy.fd, -1
+        assert poller.busy_ns() == 0
+        poller._busy.fd = descriptor
+    finally:
+        poller.close()
+    assert poller._busy.fd == -1
+
+
+@pytest.mark.skipif(not kernel_stamps_available(), reason="this kernel does not stamp")
+def test_one_socket_keeps_the_stamps_switched_on() -> None:
+    anchor = Anchor(keep_enabled=True)
+    keeper = anchor._keeper
+    assert keeper is not None
+    assert keeper.getsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS) == 1
+    anchor.close()
+    assert (keeper.fileno(), anchor._keeper) == (-1, None)
+    assert Anchor()._keeper is None
+
+
+def test_stamps_are_there_where_the_kernel_takes_the_option(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stamps, "SO_TIMESTAMPNS", -7)
+    assert not kernel_stamps_available()
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr("socket.socket", None)
+    assert not kernel_stamps_available()

@@ -118,7 +118,6 @@ class SharedAnswer(AnswerLog):
         if self.started:
             raise RuntimeError("A shared answer starts once.")
         self.started = self.finished = self.is_whole = True
-        self._leader = None
         self.status, self.headers = status, headers
         self.append(body)
         if status != 200:

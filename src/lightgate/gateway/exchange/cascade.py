@@ -455,7 +455,6 @@ class Escalation:
             else:
                 exchange.reply.whole(200, *exchange.answer(attempt, came_ns))
         if ahead is not None:
-            ahead.disarm()
             for other in exchange.attempts:
                 if other is not attempt:
                     other.lose()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.body import ClientRequest, Pieces
     from lightgate.gateway.request.endpoint import Endpoint
     from lightgate.gateway.served.price import TokenPrices
+    from lightgate.provider.cloud.signer import Signer
     from lightgate.provider.target import Target
     from lightgate.route.plan.hedge import TargetPrice
     from lightgate.wire.origin import Origin
@@ -154,7 +155,7 @@ class ServedTarget:
         if target.signer is not None:
             form = request.form
             line = _JSON_LINE if form is None else form.content_type
-            extra += self._signed(head, line, pieces or (body,), digest)
+            extra += self._signed(target.signer, head, line, pieces or (body,), digest)
         size = sum(map(len, pieces)) if pieces else len(body)
         return Prepared(
             self._origin,
@@ -168,11 +169,11 @@ class ServedTarget:
             pieces,
         )
 
-    def _signed(self, head: bytes, line: bytes, pieces: Pieces, digest: str) -> bytes:
+    def _signed(
+        self, signer: Signer, head: bytes, line: bytes, pieces: Pieces, digest: str
+    ) -> bytes:
         """The lines of the headers that let this one request in."""
-        signer, path = self.target.signer, head[5 : head.index(b" ", 5)].decode("latin-1")
-        if signer is None:
-            return b""
+        path = head[5 : head.index(b" ", 5)].decode("latin-1")
         kind = ("content-type", line.partition(b":")[2].strip().decode("latin-1"))
         headers = (kind, *self.target.headers())
         ask = Ask("POST", self._origin.authority, path, headers, pieces, digest)

@@ -241,7 +241,6 @@ class _Mapped:
 
     def _release(self) -> None:
         self._words.release()
-        self._words = memoryview(b"")
         if self._map is not None:
             self._map.close()
             self._map = None

@@ -52,7 +52,7 @@ _IDS_AT_ONCE: Final = 500  # in one IN (…)
 # Made once: how to cache a statement that SQLAlchemy has not seen costs more than running it.
 _PLACES: Final = sa.select(
     schema.shipped.c.journal, schema.shipped.c.offset, schema.shipped.c.finished
-).where(schema.shipped.c.node.in_(sa.bindparam("nodes", expanding=True)))
+).where(schema.shipped.c.node.in_(sa.bindparam("nodes")))
 _PLACE: Final = (
     sa.select(schema.shipped.c.offset, schema.shipped.c.finished)
     .where(schema.shipped.c.journal == sa.bindparam("name"))
@@ -64,11 +64,9 @@ _MOVE: Final = (
     .where(schema.shipped.c.journal == sa.bindparam("name"))
     .values(offset=sa.bindparam("offset"), finished=sa.bindparam("finished"))
 )
-_FORGET: Final = schema.shipped.delete().where(
-    schema.shipped.c.journal.in_(sa.bindparam("names", expanding=True))
-)
+_FORGET: Final = schema.shipped.delete().where(schema.shipped.c.journal.in_(sa.bindparam("names")))
 _UNRESERVE: Final = schema.reservations.delete().where(
-    schema.reservations.c.exchange_id.in_(sa.bindparam("ids", expanding=True))
+    schema.reservations.c.exchange_id.in_(sa.bindparam("ids"))
 )
 
 

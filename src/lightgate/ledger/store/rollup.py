@@ -176,8 +176,8 @@ def _statements(table: sa.Table) -> tuple[sa.Select[Any], sa.Delete]:
     width, bucket, name, *_rest = identity = tuple(table.primary_key.columns)
     wanted = table.select().where(
         width == sa.bindparam("width"),
-        bucket.in_(sa.bindparam("buckets", expanding=True)),
-        name.in_(sa.bindparam("names", expanding=True)),
+        bucket.in_(sa.bindparam("buckets")),
+        name.in_(sa.bindparam("names")),
     )
     here = (column == sa.bindparam(f"was_{at}") for at, column in enumerate(identity))
     return wanted, table.delete().where(*here)
