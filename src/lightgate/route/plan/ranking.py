@@ -303,8 +303,7 @@ class Ranking:
             chosen = itemgetter(*places)
             order, known = chosen(order), chosen(known)
         lead = _Lead(places, order, known, own_nano(self.ask, self.tokens, order[0]))
-        lead.values = values
-        lead.wait_s = self._waits[first]
+        lead.values, lead.wait_s = values, self._waits[first]
         lead.chance = self._chance(lead)
         return lead
 
@@ -560,6 +559,13 @@ class _Lead:
         "values",
         "wait_s",
     )
+    values: Sequence[float]  # in the ranking's order
+    wait_s: float  # of one more request at the first
+    chance: float  # of a second attempt to be planned
+    # These three are set where there is a role.
+    premium: float  # part of the second's price that the first does not cost
+    reserve_nano: float
+    extra_nano: float
 
     def __init__(
         self,
@@ -572,17 +578,12 @@ class _Lead:
         self.order = order
         self.known = known
         self.own_nano = own_nano
-        self.premium = 0.0  # part of the second's price that the first does not cost
         self.race = 1
         self.hedge_ns: int | None = None
         self.backup = 1  # the place of a hedge's target
-        self.chance = 0.0  # of a second attempt to be planned
         self.quantile: float | None = None  # of first tokens, at which a hedge starts
         self.looked = False  # for a second attempt
         self.role: Duplicate | None = None  # of what may start beside the first; None: nothing
-        self.reserve_nano = self.extra_nano = 0.0
-        self.values: Sequence[float] = ()  # in the ranking's order
-        self.wait_s = 0.0  # of one more request at the first
         self.basis: Basis | None = None
         self.alone: Plan | None = None
         self.doubled: Plan | None = None
