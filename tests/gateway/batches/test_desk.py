@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from gateway.batches.test_upload import MARK, form
 from lightgate.gateway.batches import desk
 from lightgate.gateway.batches.store import BatchStore
+from lightgate.gateway.request.refusal import Refusing
 from lightgate.gateway.runner.runner import BatchRunner
 from lightgate.gateway.runner.sender import LineSender
 from lightgate.gateway.served.inner import InnerCaller, credential
@@ -383,3 +387,91 @@ async def test_a_line_gives_way_to_clients(start: Start) -> None:
     assert (await sent()).status == 200
     rig.state.load.lag_ns = 20_000_000
     assert (await sent()).status == 429
+
+
+# Limits
+
+
+def test_so_many_files_come_in_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "AT_ONCE", 6)
+    made: Any = SimpleNamespace(_coming=Counter(), _store=BatchStore(Path("nowhere")))
+    ends: list[Any] = []
+
+    def begin(owner: str) -> bool:
+        upload: Any = SimpleNamespace(begin=lambda _path, over: ends.append(over))
+        try:
+            desk.BatchDesk._begin(made, upload, owner)
+        except Refusing as refusing:
+            refusal = refusing.refusal
+            assert (refusal.status, refusal.code, refusal.retry_after_s) == (429, "uploads", 5.0)
+            return False
+        return True
+
+    assert [begin("a") for _ in range(desk.AT_ONCE_PER_KEY + 1)] == [True] * 4 + [False]
+    assert [begin("b"), begin("c"), begin("d")] == [True, True, False]
+    ends[0]()
+    assert begin("d")
+    for end in ends[1:]:
+        end()
+    assert made._coming == {}
+
+
+@pytest.mark.parametrize(
+    ("count", "repeated"), [(b"0", False), (b"1", True), (b"x", False), (None, False)]
+)
+async def test_a_client_says_that_it_asks_again(count: bytes | None, repeated: bool) -> None:
+    told: list[bool] = []
+
+    class Store:
+        def add_job(self, job: Any, _terms: Any, *, repeated: bool, lines: Any) -> Any:
+            told.append(repeated)
+            return SimpleNamespace(document=lambda: {"id": job})
+
+    async def in_thread(work: Any) -> Any:
+        return work()
+
+    made: Any = SimpleNamespace(_store=Store(), _terms=None, _in_thread=in_thread)
+    inbound: Any = SimpleNamespace(header=lambda _: count)
+    said: list[Any] = []
+    reply: Any = SimpleNamespace(whole=lambda *facts: said.append(facts))
+    job: Any = "j"
+    await desk.BatchDesk._keep_job(made, inbound, reply, job)
+    assert told == [repeated]
+    assert said == [(200, b"content-type: application/json\r\n", b'{"id":"j"}')]
+
+
+async def test_a_file_that_is_cut_while_it_is_sent_cuts_its_reply(tmp_path: Path) -> None:
+    path = tmp_path / "file-1"
+    path.write_bytes(b"x" * (desk.PIECE + 1))
+    said: list[Any] = []
+
+    class Sent:
+        def start(self, status: int, _headers: bytes, *, length: int) -> None:
+            said.append((status, length))
+
+        def send(self, data: bytes) -> None:
+            said.append(len(data))
+            if cut:
+                path.write_bytes(b"")
+
+        async def drain(self) -> None:
+            said.append("drain")
+
+        def abort(self) -> None:
+            said.append("abort")
+
+        def finish(self) -> None:
+            said.append("finish")
+
+    file, reply = SimpleNamespace(id="file-1"), Sent()
+    made: Any = SimpleNamespace(_store=SimpleNamespace(path=lambda _: path), _disk=None)
+    size = desk.PIECE + 1
+    for cut in (False, True):
+        said.clear()
+        await desk.BatchDesk._send_file(made, reply, file, b"")  # type: ignore[arg-type]
+        rest = ["abort"] if cut else [1, "drain", "finish"]
+        assert said == [(200, size), desk.PIECE, "drain", *rest]
+    path.unlink()
+    with pytest.raises(Refusing) as refusing:
+        await desk.BatchDesk._send_file(made, reply, file, b"")  # type: ignore[arg-type]
+    assert refusing.value.refusal.status == 404

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +16,10 @@ from lightgate.gateway.runner import __main__ as process
 from lightgate.gateway.runner import runner as module
 from lightgate.gateway.runner.runner import AT_ONCE, AT_ONCE_PER_OWNER, REST_NS, BatchRunner
 from lightgate.gateway.served.inner import SECRET_ENV
-from lightgate.gateway.served.snapshot import BatchTerms
+from lightgate.gateway.served.snapshot import BatchTerms, SnapshotFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class PlayedRun:
@@ -217,3 +221,55 @@ def test_the_process_says_why_it_could_not_work(
     code = process.main(["--data", "d", "--url", "http://127.0.0.1:1"])
     assert code == LightgateError("x").exit_code != 0
     assert capsys.readouterr().err == "The folder cannot be written.\n"
+
+
+async def test_one_process_at_a_time_works_on_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "LOOK_S", 0)
+    stop, folder = asyncio.Event(), tmp_path / "batches"
+    second = process._alone(folder, stop)
+    async with process._alone(folder, stop):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE((folder / process.LOCK).stat().st_mode) == 0o600
+        waiting = asyncio.create_task(second.__aenter__())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+    await waiting
+    third = process._alone(folder, stop)
+    waiting = asyncio.create_task(third.__aenter__())
+    await asyncio.sleep(0)
+    stop.set()
+    await waiting  # told to stop, it waits no longer
+    await second.__aexit__()
+    await third.__aexit__()
+
+
+async def test_terms_are_those_of_the_snapshot_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = [SnapshotFailed("none"), "first", SnapshotFailed("torn"), "second"]
+    naps: list[float] = []
+    used: list[Any] = []
+    made: Any = process.RunnerProcess(tmp_path, "http://127.0.0.1:1", "s")
+
+    def terms() -> Any:
+        found = told.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(used) == 1:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(made, "_terms", terms)
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    assert await made._first_terms() == "first"
+    with pytest.raises(asyncio.CancelledError):
+        await made._follow(SimpleNamespace(use=used.append))
+    assert (used, naps) == (["second"], [process.LOOK_S, *[process.BEAT_S] * 3])
+    made._stop.set()
+    assert await made._first_terms() is None
