@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from lightgate.route.form.forms import Forms
@@ -9,7 +10,7 @@ from lightgate.route.health.failure import SERVER
 from lightgate.route.observe import Observer
 from lightgate.route.plan.alias import Layout, lay_out
 from lightgate.route.plan.hedge import HedgeBudgets
-from lightgate.route.plan.plan import Plan
+from lightgate.route.plan.plan import Plan, StandInHedge
 
 S = 1_000_000_000
 A, B = "a/x", "b/x"
@@ -80,3 +81,50 @@ def test_budgets_are_taken_and_settled(observer: Observer) -> None:
     assert observer.budgets.spent("k") == (5000.0, 100.0, 0.0)
     observer.settled("k", plan, (hedge,), 1000.0, 40.0)
     assert observer.budgets.spent("k") == (6000.0, 40.0, 0.0)
+
+
+def test_a_loser_that_had_spoken_says_nothing_about_its_first_token(observer: Observer) -> None:
+    before = observer.forms.predict(B, 0, 20 * S).ttft_ns
+    version = observer.forms.version
+    observer.began(B, 20 * S)
+    observer.lost(B, 0, 25 * S, 20 * S, spoke=True)
+    assert observer.forms.predict(B, 0, 25 * S).ttft_ns == before
+    assert (observer.forms.version, observer.forms.form(B).in_flight) == (version, 0)
+
+
+def test_an_attempt_tells_how_long_it_was_in_flight(observer: Observer) -> None:
+    observer.began(A, 10 * S)
+    observer.succeeded(A, 17 * S, 10 * S, (100, 5 * S))
+    assert observer.forms.form(A).curve.holding_s == 7.0
+
+
+def test_a_probe_that_speaks_closes_the_breaker(observer: Observer) -> None:
+    for at in (10, 11, 12):
+        observer.failed(A, 0, at * S + 1, at * S, (SERVER, None))
+    again = observer.breakers.opens_again_ns(A)
+    observer.began(A, again)
+    observer.spoke(A, 0, again + S, again)
+    assert observer.breakers.troubled == set()
+
+
+def test_the_hedge_of_a_fallback_sets_its_own_price_aside(observer: Observer) -> None:
+    plan = hedged(100.0)
+    stands_by = msgspec.structs.replace(plan.steps[1], stands_by=StandInHedge(S, 30.0))
+    for _ in range(10):
+        observer.arrived("k")
+    observer.settled("k", plan, (), 1000.0, 0.0)
+    assert observer.may_start("k", stands_by, plan)
+    assert observer.budgets.spent("k") == (1000.0, 30.0, 0.0)
+    observer.settled("k", plan, (stands_by,), 500.0, 10.0, 5.0)
+    assert observer.budgets.spent("k") == (1495.0, 15.0, 0.0)  # a winner's premium is a loss
+
+
+def test_of_two_racers_beside_the_first_each_counts_for_half(observer: Observer) -> None:
+    steps = lay_out((A, B, "c/x"), 3, Layout(0, None, 3, None))
+    plan = Plan(steps, "voice", "", reserve_nano=1000.0, own_nano=1000.0)
+    observer.arrived("k")
+    assert observer.may_start("k", steps[1], plan)
+    assert observer.budgets.spent("k") == (0.0, 0.0, 500.0)
+    assert observer.may_start("k", steps[2], plan)
+    observer.settled("k", plan, steps[1:], 1000.0, 600.0)
+    assert observer.budgets.spent("k") == (1000.0, 0.0, 300.0)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from lightgate.route.admission.admission import NEVER_NS, Admission, AnswerFacts
-from lightgate.route.admission.headers import RateFact, What
+from lightgate.route.admission.headers import RateFact, What, read_rates
 from lightgate.route.admission.learnt import LearntRate
 from lightgate.route.admission.peaks import PEAK_NS, ROOM_NS, ClientPeaks
 from lightgate.route.admission.rate import RateGate
@@ -467,6 +467,35 @@ def test_the_last_but_one_request_that_is_left_closes_nothing() -> None:
     assert known.closed_ns == 0
     known.sent(10 * NS - 1)
     assert known.closed_ns == 10 * NS
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (b"0", 0.0),
+        (b"1000000000", 1e9),  # the largest number that is no date
+        (b"1000000001", 1.0),
+        (b"999999999", 999_999_999.0),
+        (b"1e15", None),
+        (b"1d2h", 93_600.0),
+        (b"5us", 5e-6),
+        (b"7ns", 7e-9),
+        (b"1s2", None),
+        (b"1970-01-01T00:00:00Z", 0.0),
+        (b" 2s ", 2.0),
+    ],
+)
+def test_words_for_the_time_of_a_reset(value: bytes, seconds: float | None) -> None:
+    fields = [(b"x-ratelimit-limit-requests", b"5"), (b"x-ratelimit-reset-requests", value)]
+    (found,) = read_rates(fields, 1e9)
+    assert found.reset_s == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_a_date_that_is_past_is_a_reset_at_once() -> None:
+    fields = [(b"x-ratelimit-limit-requests", b"5"), (b"x-ratelimit-reset-requests", b"1000000001")]
+    assert read_rates(fields, 2e9)[0].reset_s == 0.0
+    assert read_rates([(b"x-ratelimit-limit-requests", b"-1")], 0.0) == []
+    assert read_rates([(b"x-ratelimit-remaining-requests", b"1")], 0.0) == []
 
 
 # Clients beside lines of batches

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lightgate.dialect.request import ToolCall
 from lightgate.provider.answer import Answer
 from lightgate.route.cascade.asked import READ, asked_of
 from lightgate.route.cascade.complexity import COMPLEX_FROM, MEDIUM_FROM, score, signs
@@ -291,6 +292,59 @@ def test_an_answer_may_be_exactly_as_sure_as_it_has_to(
 ) -> None:
     said = Answer(text="x", logprob=logprob)
     assert verify(said, Wants(), checks_of([name], {})).state == state
+
+
+def found(check: str, answer: Answer | None, own: Any = None, **wants: Any) -> tuple[str, str]:
+    verdict = verify(answer, Wants(**wants), checks_of([check], {"mine": own}))
+    return verdict.state, verdict.text
+
+
+def test_findings_say_why() -> None:
+    assert found("not_refused", None) == ("unchecked", "answer unchecked: it could not be read")
+    said = Answer(text="[]")
+    schema = {"type": "object", "minProperties": 1}
+    assert found("json_schema", said, schema=schema) == (
+        "failed",
+        "json_schema failed: $ is not of type object",
+    )
+    four = {"items": {"type": "string"}}
+    assert found("json_schema", Answer(text="[1, 2, 3, 4]"), schema=four)[1].count(";") == 2
+    unsure = {"format": "a", "not": {}, "if": {}, "pattern": "b"}
+    assert found("json_schema", said, schema=unsure) == (
+        "unchecked",
+        "json_schema unchecked: format at $; not at $; if at $",
+    )
+    assert found("json_schema", Answer(text="{"), schema={})[1].endswith("the text is not JSON")
+    assert found("logprobs>-0.5", Answer(text="x", logprob=-0.75)) == (
+        "failed",
+        "logprobs>-0.5 failed: mean log probability -0.75, below -0.5",
+    )
+
+
+def test_findings_of_an_own_check_are_cut_short() -> None:
+    said = Answer(text="x")
+    assert found("mine", said, lambda *_: True) == ("passed", "")
+    assert found("mine", said, lambda *_: False) == ("failed", "mine failed: it said no")
+    assert found("mine", said, lambda *_: "") == ("failed", "mine failed: it said no")
+    assert found("mine", said, lambda *_: "y" * 300)[1] == f"mine failed: {'y' * 200}"
+    assert found("mine", said, lambda *_: 1)[1].endswith("it returned int, not True or False")
+    assert found("mine", said, lambda *_: int("no"))[1].endswith("it raised ValueError")
+
+
+def test_a_call_of_a_tool_is_named() -> None:
+    long = "f" * 70
+
+    def called(name: str, arguments: str, **tools: Any) -> tuple[str, str]:
+        call = ToolCall(id="1", name=name, arguments=arguments)
+        return found("tool_arguments", Answer(calls=(call,)), tools=tools)
+
+    assert called(long, "")[1].endswith(f"it calls {long[:60]!r}, which was not offered")
+    assert called("f", "", f=None) == ("passed", "")
+    assert called("f", "[]", f=None)[1].endswith("the arguments of 'f' are no object")
+    assert called("f", "{", f=None)[1].endswith("the arguments of 'f' are not JSON")
+    schema = {"required": ["a"]}
+    assert called("f", "", f=schema)[1] == "tool_arguments failed: f: $ lacks 'a'"
+    assert called("f", '{"a": 1}', f=schema) == ("passed", "")
 
 
 def test_a_long_text_is_no_refusal() -> None:

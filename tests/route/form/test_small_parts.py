@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from math import exp, log
 from statistics import NormalDist
 
 import pytest
 
+from lightgate.route.form import forms as forms_module
 from lightgate.route.form.cold import ColdStarts
 from lightgate.route.form.forms import INCIDENT_NS, PEER_NS, Forms, FormState
 from lightgate.route.form.lateness import Lateness
@@ -14,7 +16,7 @@ from lightgate.route.form.pairs import Pairs, PairState
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.size import PromptSize, SlowEnd
 from lightgate.route.form.slo import ServiceLevels
-from lightgate.route.form.wait import WaitCurve
+from lightgate.route.form.wait import ROOMS, WaitCurve
 from lightgate.route.form.whole_time import WholeTimes
 from lightgate.route.health.failure import RATE_LIMITED, SERVER, Failure
 
@@ -75,6 +77,41 @@ def test_a_single_sample_counts_for_ten_times_the_time_alone_or_a_second(
 ) -> None:
     found = curve((1, 0.0), (1, 0.0), (3, 60.0), (3, 60.0), alone_s=alone_s)
     assert found.slope == pytest.approx(slope_of(most_s))
+
+
+def best_line(samples: list[tuple[int, float]]) -> tuple[float, float]:
+    """The room and the slope of the least squared error, sample by sample."""
+    weights = [0.99 ** -(place + 1) for place in range(len(samples))]
+    total = sum(weights)
+    mean_y = sum(w * y for w, (_, y) in zip(weights, samples, strict=True)) / total
+    best = (float("inf"), 1.0, 0.0)
+    for room in ROOMS:
+        xs = [max(0, flying - room) for flying, _ in samples]
+        if not any(xs):
+            break
+        rows = list(zip(weights, xs, [y - mean_y for _, y in samples], strict=True))
+        mean_x = sum(w * x for w, x, _ in rows) / total
+        square = sum(w * (x - mean_x) ** 2 for w, x, _ in rows)
+        slope = max(0.0, sum(w * (x - mean_x) * y for w, x, y in rows))
+        slope /= square + 0.5 * weights[-1]
+        error = sum(w * (y - slope * (x - mean_x)) ** 2 for w, x, y in rows)
+        if error < 0.98 * best[0]:
+            best = (error, float(room), slope)
+    return best[1], best[2]
+
+
+@pytest.mark.parametrize(("room", "slope", "most"), [(2, 0.05, 5), (3, 0.02, 8), (11, 0.01, 30)])
+def test_the_curve_is_the_line_of_the_least_squared_error(
+    room: int, slope: float, most: int
+) -> None:
+    dice = random.Random(room)  # noqa: S311 - the same every time
+    samples: list[tuple[int, float]] = []
+    for _ in range(24):
+        flying = dice.randint(1, most)
+        samples.append((flying, slope * max(0, flying - room) + dice.uniform(-0.01, 0.01)))
+    found = curve(*samples, alone_s=0.3)
+    assert (found.room, found.slope) == pytest.approx(best_line(samples))
+    assert found.slope > 0.0
 
 
 def test_what_a_first_token_may_hide() -> None:
@@ -380,3 +417,20 @@ def test_a_probe_is_due_for_what_is_older_than_asked_and_sooner_for_what_is_late
     forms.form(A).deviation = 0.5
     assert forms.stale(20 * S, 30 * S) == []
     assert forms.stale(20 * S + 1, 30 * S) == [A]
+
+
+def test_of_targets_that_clients_made_up_the_oldest_half_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forms_module, "MOST", 4)
+    forms = Forms({A: PRIOR})
+    for place in range(4):
+        forms.started(f"x/{place}", S)
+    forms.form("x/0").limit.refused(2, S)
+    forms.started("x/0", S)
+    assert forms.crowded == {"x/0"}
+    forms.standings["kept"] = 1
+    assert len(forms.by_target) == 5
+    forms.form("x/4")
+    assert list(forms.by_target) == [A, "x/2", "x/3", "x/4"]
+    assert (forms.crowded, forms.standings) == (set(), {})

@@ -434,6 +434,20 @@ def test_a_rival_is_waited_for_where_its_end_is_sooner_by_more_than_the_silence(
     assert until == (pytest.approx(11.3 * S) if waits else None)
 
 
+def test_of_two_rivals_the_one_that_ends_first_is_waited_for() -> None:
+    forms = Forms({A: prior(9.0, 10.0), B: prior(1.0, 100.0), C: prior(0.5, 50.0)})
+    spoke = Rival(A, 10 * S)
+    answer = ExpectedAnswer(0, 100)  # 10 s; 2 s; 2.5 s
+    rivals = [Rival(C, 10 * S), Rival(B, 10 * S)]
+    for order in (rivals, rivals[::-1]):
+        assert waits_ns(spoke, order, forms, answer, 10 * S) == pytest.approx(11.3 * S)
+    assert waits_ns(spoke, rivals[:1], forms, answer, 10 * S) == pytest.approx(10.8 * S)
+    assert waits_ns(spoke, [], forms, answer, 10 * S) is None
+    # What was said in the last seven seconds leaves three: too few to wait.
+    early = Rival(A, 3 * S)
+    assert waits_ns(early, rivals[1:], forms, answer, 10 * S) is None
+
+
 @pytest.mark.parametrize(
     ("tokens", "rounded"),
     [(0, 0), (31, 31), (32, 32), (33, 34), (64, 64), (65, 68), (1000, 1024), (1025, 1088)],
