@@ -193,6 +193,23 @@ def test_how_long_the_first_has(race: int, expected: int) -> None:
     assert on.ttft_ns(first, 5 * S) == expected
 
 
+def test_what_is_left_of_the_time_is_shared_with_those_behind() -> None:
+    """Three steps of eight seconds each, and twelve seconds left for all of them."""
+    on = course()
+    first = on.due(5 * S)
+    assert first is not None
+    assert on.ttft_ns(first, 113 * S) == 4 * S
+    assert on.ttft_ns(first, 100 * S) == 8 * S
+    unset = msgspec.structs.replace(first, ttft_ns=None)
+    assert on.ttft_ns(unset, 5 * S) == AUTO_TTFT_NS
+    assert on.ttft_ns(unset, 113 * S) == 4 * S
+    beside = course(hedge_ns=2 * S)
+    first = beside.due(5 * S)
+    assert first is not None
+    assert beside.ttft_ns(first, 113 * S) == 8 * S  # it starts by the clock, and shares nothing
+    assert beside.ttft_ns(first, 120 * S) == 5 * S
+
+
 def test_the_last_has_what_is_left() -> None:
     plan = Plan(lay_out(NAMES[:2], 2, Layout(0, None, 1, None)), "ordered", "")
     on = Course(plan, 0, 100 * S)

@@ -122,6 +122,17 @@ def test_a_wait_counts_for_those_behind_as_well(flying: int, behind: float) -> N
     assert values(found)[A] == pytest.approx(before + behind * wait_s)
 
 
+@pytest.mark.parametrize(("flying", "first"), [(11, A), (12, B), (40, B)])
+def test_the_cheapest_is_left_for_a_wait_of_more_than_two_seconds(flying: int, first: str) -> None:
+    """With eleven in flight one more waits for two seconds, with twelve for a quarter more."""
+    forms = house()
+    prices = {A: TargetPrice(1.0, 1.0), B: TargetPrice(2.0, 2.0)}
+    assert plan(forms, "cheapest", prices=prices).steps[0].target == A
+    for _ in range(flying):
+        forms.started(A)
+    assert plan(forms, "cheapest", prices=prices).steps[0].target == first
+
+
 def test_a_newcomer_counts_each_request_in_flight_in_full() -> None:
     forms = Forms({A: prior(1.0, weight=2.0), B: prior(30.0)})
     for _ in range(2):
@@ -366,6 +377,19 @@ def test_twenty_hedges_are_saved_up_and_two_are_lent() -> None:
     budgets.settle("k", "hedge", 1.0, 0.25)
     assert budgets.spent("k") == (1e9, 21.25, 0.0)
     assert budgets.spent("nobody") == (0.0, 0.0, 0.0)
+
+
+def test_who_has_paid_its_loans_back_is_lent_as_many_again() -> None:
+    budgets = HedgeBudgets()
+    for _ in range(100):
+        budgets.deposit("rich")
+    budgets.paid("rich", 1e6)
+    assert [budgets.take("young", "hedge", 1.0) for _ in range(3)] == [True, True, False]
+    for _ in range(20):  # three hedges: two that were lent, and one of its own
+        budgets.deposit("young")
+    budgets.paid("young", 1000.0)
+    taken = [budgets.take("young", "hedge", 1.0) for _ in range(4)]
+    assert taken == [True, True, True, False]
 
 
 def test_hedges_may_cost_a_tenth_and_racers_as_much_as_was_paid() -> None:
