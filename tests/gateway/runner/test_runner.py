@@ -262,7 +262,7 @@ async def test_terms_are_those_of_the_snapshot_in_force(
 
     async def sleep(seconds: float) -> None:
         naps.append(seconds)
-        if len(used) == 1:
+        if len(used) == 1 or len(naps) > 9:
             raise asyncio.CancelledError
 
     monkeypatch.setattr(made, "_terms", terms)
