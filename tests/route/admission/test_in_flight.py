@@ -189,3 +189,14 @@ def test_who_is_full_is_known_at_every_moment(events: list[str]) -> None:
             known.ended(A)
         assert form.limit.most >= 1.0
         assert (A in known.crowded) == form.full
+
+
+def test_the_step_after_next_waits_for_its_own_hold() -> None:
+    limit = InFlightLimit()
+    limit.refused(5, 0)
+    limit.answered(3, HOLD_NS)
+    assert limit.most == 5.0
+    limit.answered(4, 2 * HOLD_NS - 1)
+    assert limit.most == 5.0
+    limit.answered(4, 2 * HOLD_NS)
+    assert limit.most == 6.0
