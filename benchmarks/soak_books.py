@@ -40,6 +40,8 @@ SHED = ("overloaded", "overloaded_error", "UNAVAILABLE")
 NEAR_S = 10.0  # of an event that is told beside a failure that nothing explains
 SHOWN = 5
 KEPT = "kept"  # the kind of client that asks again on its connection
+KEEPING = frozenset({KEPT, "openai SDK"})
+FAREWELL_S = 0.05  # from the end of a process to a client that is about to use its connection again
 NOTICED_S = 0.25  # between an event and the turn of the client that sees it, on an idle machine
 # A client that reads or writes now and then notices as late as it pauses.
 PAUSES_S = {"slow reader": 8.5, "slow sender": 1.2, "openai SDK": 0.75}
@@ -161,11 +163,11 @@ class Books:
         """The event of these kinds that was under way when a request ended.
 
         What a client wrote down as its end is at most its own delay after it. A client that keeps
-        its connection looks whether it was closed; what came while this program was late, it sees
-        only then.
+        its connection looks whether it was closed; what came just now, or while this program was
+        late, it sees only then.
         """
         late = NOTICED_S + PAUSES_S.get(asked.kind, 0.0) + self._late(asked.ended)
-        blind = self._late(asked.began) if asked.kind == KEPT else 0.0
+        blind = FAREWELL_S + self._late(asked.began) if asked.kind in KEEPING else 0.0
         for window in self.windows:
             under_way = window.began <= asked.ended and asked.began - blind <= window.ended
             if window.kind in kinds and under_way and asked.ended - late <= window.ended:
