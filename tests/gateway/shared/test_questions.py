@@ -577,12 +577,14 @@ async def test_a_client_that_leaves_after_a_refusal_gives_nothing_back(desk: Des
     assert (part.held_nano, part.held_tokens) == (CENT, 10)
 
 
+def fail(*_: object) -> None:
+    """What happens where the file of counters is full."""
+    raise CounterFileFailed("The counter file cannot grow.")
+
+
 async def test_a_client_that_leaves_a_machine_that_cannot_count_has_just_left(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise CounterFileFailed("The counter file cannot grow.")
-
     def broken(_item: dict[str, Any]) -> list[Any]:
         monkeypatch.setattr(SharedCounters, "own_part", fail)
         return []
@@ -603,9 +605,6 @@ async def test_the_newest_record_of_a_key_has_its_limits(desk: Desk) -> None:
 async def test_a_machine_that_cannot_count_says_so_to_every_request(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise CounterFileFailed("The counter file cannot grow.")
-
     monkeypatch.setattr(SharedCounters, "own_part", fail)
     said = await asyncio.gather(desk.ask(WHOLE), desk.ask(WHOLE), return_exceptions=True)
     assert [type(one) for one in said] == [CounterFileFailed] * 2
@@ -617,9 +616,6 @@ async def test_a_machine_that_cannot_count_says_so_to_every_request(
 async def test_a_machine_that_can_count_no_more_when_the_answer_comes_says_so(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise CounterFileFailed("The counter file cannot grow.")
-
     def broken(_item: dict[str, Any]) -> list[Any]:
         monkeypatch.setattr(SharedCounters, "own_part", fail)
         return []
