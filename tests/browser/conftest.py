@@ -31,22 +31,45 @@ ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / ".shots"  # pictures of every page, kept for a person to look at
 AXE = ROOT / ".node-axe" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE_MS = 120_000  # a busy machine is no defect, and 30 s, the default, were too few on one
-# Count the questions under way and note when the page last changed, to know when it is drawn.
+# Count what a page still waits for, and note when it last changed, to know when it is drawn. An
+# answer counts until what reads it has run: between its head and its text a busy machine may take
+# any time. So does a timer that is about to fire.
 WATCHED = """
 (() => {
-  window.asked = 0; window.changed = performance.now(); window.violations = [];
-  const fetched = window.fetch;
+  window.asked = 0; window.due = new Set(); window.calm = 0; window.violations = [];
+  window.changed = performance.now();
+  const { fetch, setTimeout, clearTimeout } = window;
+  const over = () => setTimeout(() => { window.asked -= 1; });
   window.fetch = async (...given) => {
     window.asked += 1;
-    try { return await fetched(...given); } finally { window.asked -= 1; }
+    let answer;
+    try { answer = await fetch(...given); } catch (error) { over(); throw error; }
+    const kind = answer.headers.get("content-type") ?? "";
+    if (answer.status === 204 || kind.startsWith("text/event-stream")) over();
+    else for (const name of ["json", "text"]) {
+      const read = answer[name].bind(answer);
+      answer[name] = () => read().finally(over);
+    }
+    return answer;
   };
+  window.setTimeout = (act, ms = 0, ...given) => {
+    const id = setTimeout(() => { window.due.delete(id); act(...given); }, ms);
+    if (ms <= 500) window.due.add(id);
+    return id;
+  };
+  window.clearTimeout = (id) => { window.due.delete(id); clearTimeout(id); };
   document.addEventListener("securitypolicyviolation", (event) =>
     window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
   new MutationObserver(() => { window.changed = performance.now(); })
     .observe(document, { childList: true, subtree: true, characterData: true });
 })();
 """
-DRAWN = "() => window.asked === 0 && performance.now() - window.changed > 150"
+# Looked at once in each frame: in two of them observers of sizes have had their turn.
+DRAWN = """() => {
+  const waits = document.readyState !== "complete" || window.asked > 0 || window.due.size > 0;
+  window.calm = waits || performance.now() - window.changed < 50 ? 0 : window.calm + 1;
+  return window.calm > 2;
+}"""
 SERIOUS = """async (options) => {
   const told = await axe.run(document, { resultTypes: ["violations"], ...options });
   return told.violations.filter((one) => ["serious", "critical"].includes(one.impact)).map(
@@ -190,7 +213,21 @@ def _stays(url: str, home: str, wrong: list[str]) -> None:
 
 def drawn(page: Page) -> None:
     """Wait until every question was answered and the page has stopped to change."""
-    page.wait_for_function(DRAWN, polling=50)
+    page.wait_for_function(DRAWN, polling="raf")
+
+
+def watch(page: Page, state: str) -> None:
+    """Note from now on whether a page was ever in a state, which may be over before one looks."""
+    page.evaluate(
+        f"() => {{ const is = () => {state}; window.seen = is();"
+        " new MutationObserver(() => { window.seen ||= is(); }).observe(document,"
+        " { childList: true, subtree: true, attributes: true, characterData: true }); }"
+    )
+
+
+def was_seen(page: Page) -> bool:
+    """Whether the page was in the state that is watched."""
+    return bool(page.evaluate("() => window.seen"))
 
 
 def findings(page: Page, *rules: str) -> list[str]:

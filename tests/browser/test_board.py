@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from browser.conftest import drawn, shot
+from browser.conftest import drawn, shot, was_seen, watch
 from browser.traffic import HOSTILE, KEYS
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def test_a_use_ranks_and_says_why(visit: Visit) -> None:
     page = visit("/?from=-14d")
     page.locator("#filters [name=use][value=voice]").check()
     page.locator("body.ranked").wait_for()
+    drawn(page)
     ranks = [text for text in page.locator("#rows td.rank").all_inner_texts() if text != "·"]
     assert ranks == [str(place) for place in range(1, len(ranks) + 1)]
     assert page.locator("#ranked").inner_text().startswith("Ranked for voice")
@@ -154,10 +155,16 @@ def test_new_requests_wait_behind_a_button(visit: Visit, site: Site) -> None:
     ask_the_gateway(site, site.model)
     page.locator("#newer:not([hidden])").wait_for()
     assert page.locator("#rows tr a").first.inner_text() == first
-    page.locator("#newer").click()
-    page.locator("#newer[hidden]").wait_for(state="attached")
-    changed = "(first) => document.querySelector('#rows tr a')?.textContent.trim() !== first"
-    page.wait_for_function(changed, arg=first)
+    watch(page, "document.getElementById('newer').hidden")
+    # What ends late stands below what began after it, so one press need not change the first row.
+    pressed = """(first) => {
+      if (document.querySelector('#rows tr a')?.textContent !== first) return true;
+      const button = document.getElementById('newer');
+      if (!button.hidden) button.click();
+      return false;
+    }"""
+    page.wait_for_function(pressed, arg=first)
+    assert was_seen(page)
 
 
 def test_keys_walk_to_a_waterfall_and_back(visit: Visit) -> None:
@@ -169,6 +176,7 @@ def test_keys_walk_to_a_waterfall_and_back(visit: Visit) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.locator(".waterfall").wait_for()
+    drawn(page)
     assert page.locator("#rows tr.chosen").count() == 1
     assert "open=" in page.url
     shot(page, "waterfall")
@@ -208,6 +216,7 @@ def test_nothing_yet_shows_a_line_that_works(visit: Visit, site: Site) -> None:
     line = page.locator("#empty pre").inner_text()
     assert line.startswith(f"curl {site.gateway}/chat/completions")
     page.locator("#empty button").click()
+    page.locator("#empty button", has_text="Copied").wait_for()
     assert page.evaluate("() => navigator.clipboard.readText()") == line
     filtered = visit("/?model=nothing")
     assert filtered.locator("#empty a").get_attribute("href") == "/"

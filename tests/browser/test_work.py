@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from browser.conftest import drawn, findings, shot
+from browser.conftest import drawn, findings, shot, was_seen, watch
 from console.work.test_runs import from_two_regions
 from lightgate.ledger.runs.folder import RunFolder
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 LANES = ("sim-groq/mixtral", "sim-together/mixtral", "sim-openai/gpt-4-turbo")
 RACE = "/race?" + "&".join(f"lane={name}" for name in LANES)
-LONG_MS = 60_000
-FINISHED = "document.querySelectorAll('.course .place:not(:empty)').length"
 
 
 def places(page: Page) -> list[str]:
@@ -32,11 +30,11 @@ def test_a_race_from_the_prompt_to_the_ledger(signed_in: Visit, site: Site) -> N
     assert "At most $" in page.locator("#estimate").inner_text()
     page.get_by_label("most tokens").fill("40")
     page.keyboard.press("Escape")
+    watch(page, "document.querySelector('.said span') && !document.getElementById('stop').hidden")
     page.keyboard.press("s")
-    page.wait_for_function("() => document.querySelectorAll('.said span').length > 0")
-    assert page.locator("#stop").is_visible()
-    page.locator("#result:not([hidden])").wait_for(timeout=LONG_MS)
+    page.locator("#result:not([hidden])").wait_for()
     drawn(page)
+    assert was_seen(page)
     assert page.locator("#state").inner_text().startswith(f"{places(page)[0]} finished first")
     assert all(len(text) > 20 for text in page.locator(".said").all_inner_texts())
     # The order on the track, that of the table, and the instants of the ledger agree.
@@ -85,10 +83,11 @@ def test_a_benchmark_is_started_followed_and_opened(signed_in: Visit) -> None:
         "() => document.querySelector('#estimate').textContent.startsWith('16 ')"
     )
     assert "--concurrency 1,2 --requests 8" in page.locator("#line").inner_text()
+    watch(page, "document.querySelector('#live:not([hidden]) progress') !== null")
     page.locator("#go:enabled").click()
-    page.locator("#live progress").wait_for()
-    page.wait_for_url("**/runs?open=console-*", timeout=LONG_MS)
+    page.wait_for_url("**/runs?open=console-*")
     drawn(page)
+    assert was_seen(page)
     assert page.locator(".curve").count() >= 1
     assert "finished" in page.locator("#one").inner_text()
     assert page.locator("#one tbody tr").count() == 2
