@@ -18,7 +18,6 @@ import pytest
 from full_disk import no_room
 from lightgate.gateway.process.lock import LAST, ROOM_BYTES, read_state
 from lightgate.gateway.spend.counters import SpendCounters
-from lightgate.ledger.journal.node import node_of
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import load
 
@@ -447,7 +446,6 @@ async def test_it_starts_on_a_full_disk_where_it_ran_before(
         return await http(up.state.port, "POST", "/v1/chat/completions", ask(), header=header)
 
     data = tmp_path / "data"
-    node_of(data)
     SpendCounters.open(data / "spend", 0).close()
     (data / LAST).write_bytes(bytes(ROOM_BYTES))
     with no_room(ROOM_BYTES):  # a process has the limit of the one that starts it

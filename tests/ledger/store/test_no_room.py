@@ -15,6 +15,7 @@ from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
 from lightgate.gateway.process.apart import apart
 from lightgate.ledger.failed import LedgerFailed, LedgerNoRoom
+from lightgate.ledger.journal.journal import JournalFailed
 from lightgate.ledger.journal.node import node_of
 from lightgate.ledger.journal.notes import Settled
 from lightgate.ledger.journal.ship import Shipper
@@ -91,7 +92,6 @@ def test_a_console_begins_without_room_and_ships_when_there_is_some(
 ) -> None:
     place = LedgerPlace("sqlite", tmp_path)
     place.open().close()
-    node_of(tmp_path)  # as every folder has that was served from
     journal_of(tmp_path, settled("x-1")).close()
     with no_room():
         ledger = place.later()
@@ -107,6 +107,14 @@ def test_a_console_begins_without_room_and_ships_when_there_is_some(
     assert ship_loop.work()
     assert (ship_loop.totals.exchanges, ship_loop.lost) == (1, 0)
     ledger.close()
+
+
+def test_a_folder_without_a_name_for_itself_says_so(tmp_path: Path) -> None:
+    with no_room(), pytest.raises(JournalFailed, match=r"node cannot be written: .+\.$") as caught:
+        node_of(tmp_path)
+    assert caught.value.full
+    assert not list(tmp_path.iterdir())
+    assert node_of(tmp_path) == node_of(tmp_path)
 
 
 def test_another_fault_of_a_ledger_still_ends_a_console(tmp_path: Path) -> None:

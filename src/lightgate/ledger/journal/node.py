@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.ids import Ids
+from lightgate.ledger.journal.journal import JournalFailed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +23,12 @@ def node_of(data: Path) -> str:
     except FileNotFoundError:
         data.mkdir(parents=True, exist_ok=True)
     unborn = data / f"{FILE}.{os.getpid()}.new"
-    unborn.write_text(f"{Ids().new()}\n", "ascii")
-    with contextlib.suppress(FileExistsError):  # another process was faster
-        os.link(unborn, path)
-    unborn.unlink()
+    try:
+        unborn.write_text(f"{Ids().new()}\n", "ascii")
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.link(unborn, path)
+    except OSError as error:
+        raise JournalFailed.of(f"{path} cannot be written", error) from None
+    finally:
+        unborn.unlink(missing_ok=True)
     return path.read_text("ascii").strip()

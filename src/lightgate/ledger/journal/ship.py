@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -138,10 +139,14 @@ class Shipper:
     ) -> None:
         self._ledger = ledger
         self._folder = folder
-        self._node = node_of(folder.parent)  # places of other nodes are theirs to forget
         self._taken = taken
         self._offsets: dict[str, int] = {}  # by file: how far it has been read
         self._warned: set[Path] = set()
+
+    @cached_property
+    def _node(self) -> str:
+        """This data folder: places of other nodes are theirs to forget."""
+        return node_of(self._folder.parent)
 
     def ship(self, limit: int | None = None) -> Shipped:
         """Make one pass: at most `limit` notes of every file."""
