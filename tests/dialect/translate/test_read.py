@@ -440,6 +440,15 @@ def test_a_turn_of_anthropic_may_hold_results_and_words() -> None:
     ]
 
 
+def test_texts_of_an_assistant_are_one_text_and_those_of_a_user_stay_apart() -> None:
+    texts = [{"type": "text", "text": word} for word in ("Go ", "on.")]
+    spoken = [{"role": role, "content": texts} for role in ("assistant", "user")]
+    assert said("anthropic-messages", messages=spoken) == [
+        Message(role="assistant", content="Go on."),
+        Message(role="user", content=(Text("Go "), Text("on."))),
+    ]
+
+
 def test_effort_of_anthropic_stands_alone_or_with_adaptive_thinking() -> None:
     dialect = "anthropic-messages"
     assert read(dialect, output_config={"effort": "max"}).reasoning == "max"

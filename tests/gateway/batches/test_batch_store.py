@@ -96,6 +96,56 @@ def test_pages_go_on_after_the_last_id(store: BatchStore) -> None:
     assert len(store.files("k", ALL, "batch")[0]) == 5
 
 
+@pytest.mark.parametrize(
+    ("page", "found", "more"),
+    [
+        (ListPage(limit=2), "43", True),
+        (ListPage(limit=5), "43210", False),
+        (ListPage(limit=2, after="3"), "21", True),
+        (ListPage(limit=3, after="3"), "210", False),
+        (ListPage(limit=2, before="1"), "32", True),
+        (ListPage(limit=3, before="1"), "432", False),
+        (ListPage(limit=9, after="4", before="1"), "32", False),
+        (ListPage(limit=1, after="4", before="1"), "3", True),
+        (ListPage(limit=2, newest_first=False), "01", True),
+        (ListPage(limit=2, after="0", newest_first=False), "12", True),
+        (ListPage(limit=4, after="0", newest_first=False), "1234", False),
+        (ListPage(limit=2, before="3", newest_first=False), "12", True),
+        (ListPage(limit=3, before="3", newest_first=False), "012", False),
+        (ListPage(limit=9, after="0", before="3", newest_first=False), "12", False),
+    ],
+)
+def test_pages_of_a_list(store: BatchStore, page: ListPage, found: str, more: bool) -> None:
+    ids = [add(store).id for _ in range(5)]
+    after, before = (None if at is None else ids[int(at)] for at in (page.after, page.before))
+    files, has_more = store.files("k", page._replace(after=after, before=before))
+    assert [file.id for file in files] == [ids[int(at)] for at in found]
+    assert has_more is more
+
+
+def test_a_file_as_clients_read_it() -> None:
+    file = StoredFile(
+        id="file-1",
+        owner="k",
+        purpose=INPUT,
+        filename="a.jsonl",
+        size=10,
+        created_s=1_800_000_000,
+        expires_s=1_800_000_060,
+    )
+    assert file.document() == {
+        "id": "file-1",
+        "object": "file",
+        "bytes": 10,
+        "created_at": 1_800_000_000,
+        "expires_at": 1_800_000_060,
+        "filename": "a.jsonl",
+        "purpose": INPUT,
+        "status": "processed",
+        "status_details": None,
+    }
+
+
 def test_the_same_upload_again_is_the_same_file(store: BatchStore, clock: ManualClock) -> None:
     first = add(store, digest="same")
     assert add(store, digest="same").id == first.id

@@ -274,3 +274,18 @@ async def test_work_that_fails_is_refused_before_its_reply_and_fails_it_afterwar
     assert begun.said == [error]
     assert await carried_out(reply, fail(defect)) == []
     assert reply.said == [defect]
+
+
+@pytest.mark.parametrize("started", [False, True])
+async def test_an_error_behind_the_start_of_an_answer_is_the_doors(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, started: bool
+) -> None:
+    def fails(exchange: Any) -> None:
+        if started:
+            exchange.reply.start(200, b"content-type: text/plain\r\n")
+        raise UsageError("No.", hint="Never.")
+
+    monkeypatch.setattr("lightgate.gateway.http.app.begin", fails)
+    answer = await rig.chat()
+    failed = [one for one in caplog.messages if "a handler failed with UsageError" in one]
+    assert (answer.status, len(failed)) == ((200, 1) if started else (400, 0))

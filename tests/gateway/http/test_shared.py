@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lightgate.gateway.aside.jobs import ShareAsk
 from lightgate.gateway.cache.disk import DiskCache
 from lightgate.gateway.cache.memory import MemoryCache
+from lightgate.gateway.http.shared import share_ask, shared_name
+from lightgate.gateway.request.passed import of_answer
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.ledger.store.store import Ledger
+from lightgate.route.prompt.cache_key import Beside
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
@@ -179,3 +184,35 @@ async def _with_disk(rig: Rig) -> Answer:
     )
     disk.close()
     return answer
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked", "hurried", "wanted"),
+    [
+        ("off", None, False, None),
+        ("off", "on", False, None),
+        ("exact", "off", False, None),
+        ("any", None, True, None),
+        ("exact", None, False, "exact"),
+        ("any", None, False, "any"),
+        ("exact", "on", False, "any"),
+    ],
+)
+@pytest.mark.parametrize("key", [None, "k-1"])
+def test_whether_an_answer_is_shared(
+    mode: str, asked: str | None, hurried: bool, wanted: str | None, key: str | None
+) -> None:
+    overrides = SimpleNamespace(cache=asked, hurried=hurried, policy="fastest")
+    held = None if key is None else SimpleNamespace(id=key)
+    caller = SimpleNamespace(overrides=overrides, passed=(), key=held)
+    endpoint = SimpleNamespace(dialect="openai-chat")
+    request = SimpleNamespace(streamed=True, endpoint=endpoint, model="m", found=None)
+    alias = SimpleNamespace(cache=SimpleNamespace(mode=mode), targets=("a/m",))
+    exchange: Any = SimpleNamespace(caller=caller, request=request, alias=alias, cap=7)
+    found = share_ask(exchange)
+    if wanted is None:
+        assert found is None
+        assert shared_name(exchange) is None
+        return
+    beside = Beside(streamed=True, targets=("a/m",), cap=7, extra=of_answer(()), policy="fastest")
+    assert found == ShareAsk(key or "", "openai-chat", "m", wanted, beside)

@@ -113,6 +113,48 @@ async def test_a_process_of_its_own_fetches_and_keeps_the_lists(
     assert "sk-test" not in json.dumps(order.typed)
 
 
+def kept_list(*ids: str, problem: str = "") -> ModelList:
+    models = tuple(OfferedModel(id=one) for one in ids)
+    return ModelList(base_url="http://a.test", tried_ns=1, models=models, problem=problem)
+
+
+@pytest.mark.parametrize(
+    ("before", "fresh", "changed"),
+    [
+        (kept_list("a"), kept_list("a"), False),
+        (kept_list("a"), kept_list("a", "b"), True),
+        (kept_list("a"), kept_list("a", problem="no"), True),
+        (None, kept_list("a"), True),
+    ],
+)
+def test_lists_of_providers_that_are_gone_are_forgotten(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: ModelList | None,
+    fresh: ModelList,
+    changed: bool,
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    async def fetch(due: object, known: object, now_ns: int) -> dict[str, ModelList]:
+        asked.append((due, known))
+        return {"openai": fresh}
+
+    monkeypatch.setattr("lightgate.gateway.served.resolve.targets_of", lambda *_: {"openai": 1})
+    monkeypatch.setattr("lightgate.provider.kept_lists.due", lambda *_, wanted: {"openai": wanted})
+    monkeypatch.setattr("lightgate.provider.kept_lists.fetch_lists", fetch)
+    known = {"gone": kept_list("x")} | ({} if before is None else {"openai": before})
+    keep_lists(tmp_path, known)
+    order = ListOrder(path=None, typed={"data": str(tmp_path)}, world=None, facts=None, port=None)
+    news = Preparation.of(order).refresh_lists(wanted=True)
+    assert news == ListNews(changed, {"openai": "no"} if fresh.problem else {})
+    assert read_lists(tmp_path) == {"openai": fresh}
+    assert asked == [({"openai": True}, known)]
+    monkeypatch.setattr("lightgate.provider.kept_lists.due", lambda *_, wanted: {})
+    assert Preparation.of(order).refresh_lists(wanted=True) == ListNews(False, {})
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize(
     ("url", "own"),
     [

@@ -635,6 +635,18 @@ async def test_a_reserved_port_is_kept_and_shared_only_by_those_who_ask() -> Non
         reserved.close()
 
 
+async def test_a_reserved_port_is_free_behind_its_block() -> None:
+    with await ReservedPort.make("127.0.0.1", 0) as reserved:
+        (shared,) = reserved.share(1)
+        assert reserved.shared == [shared]
+        hand = reserved.hand()
+        assert hand.port == reserved.port
+        socket.create_connection(("127.0.0.1", reserved.port)).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", reserved.port))
+    (await ReservedPort.make("127.0.0.1", reserved.port)).close()
+
+
 async def test_a_second_gateway_does_not_slip_in_beside_the_first() -> None:
     with socket.socket() as first:
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -151,3 +152,14 @@ def test_fields_that_are_no_json_offer_nothing(raw: bytes) -> None:
     one = request(CHAT)
     one.fields["tools"] = one.fields["plugins"] = msgspec.Raw(raw)
     assert offered_tools(one) is NONE_OFFERED
+
+
+def test_what_was_found_beside_the_loop_is_not_looked_for_again() -> None:
+    asked = request(CHAT, messages=[])
+    known = (object(), True)
+    for found, told in (
+        (SimpleNamespace(billed=known), known),
+        (SimpleNamespace(billed=None), billed_parts(asked)),
+    ):
+        body = SimpleNamespace(found=found, body=asked.body)
+        assert billed_parts(body) == told  # type: ignore[arg-type] # what it looks at

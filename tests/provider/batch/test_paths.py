@@ -10,7 +10,7 @@ import pytest
 from lightgate.errors import Malformed
 from lightgate.provider.batch.anthropic import _result
 from lightgate.provider.batch.gemini import GeminiJobs
-from lightgate.provider.batch.job import JobAsked, JobState, JobStatus
+from lightgate.provider.batch.job import JobAsked, JobLine, JobState, JobStatus
 
 
 class Recorder:
@@ -58,6 +58,51 @@ async def test_a_name_may_have_parts_and_no_query() -> None:
         "/v1beta/batches/1%3Fkey%3Dx:cancel",
         "/v1beta/files/a%20b%3Fc:download?alt=media",
     ]
+
+
+async def test_an_upload_says_what_will_come_and_then_sends_it() -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    class Uploads(Recorder):
+        async def ask(self, method: str, path: str, tree: Any = None, headers: Any = ()) -> Any:
+            asked.append((method, path, tree, headers))
+            return SimpleNamespace(header=lambda name: f"there {name.decode()}")
+
+        def path_of(self, url: str) -> str:
+            return f"path of {url}"
+
+        async def send(self, method: str, path: str, parts: Any, headers: Any) -> Any:
+            asked.append((method, path, parts, headers))
+            return SimpleNamespace(tree=self._trees.pop(0))
+
+    at = Uploads("m", {"file": {"name": "files/7"}}, [], {"file": []}, {"file": {"name": 7}})
+    jobs = GeminiJobs(at)  # type: ignore[arg-type] # a recorder
+    wish = JobAsked("tag", "/v1/chat/completions", 2, since_s=0.0)
+    lines = [JobLine("a", b'{"x":1}'), JobLine("b", b"{}")]
+    assert await jobs.upload(wish, lines) == "files/7"
+    content = b'{"key":"a","request":{"x":1}}\n{"key":"b","request":{}}'
+    assert asked == [
+        (
+            "POST",
+            "/upload/v1beta/files",
+            {"file": {"displayName": "tag"}},
+            (
+                ("x-goog-upload-protocol", "resumable"),
+                ("x-goog-upload-command", "start"),
+                ("x-goog-upload-header-content-length", str(len(content))),
+                ("x-goog-upload-header-content-type", "application/jsonl"),
+            ),
+        ),
+        (
+            "POST",
+            "path of there x-goog-upload-url",
+            (content,),
+            (("x-goog-upload-offset", "0"), ("x-goog-upload-command", "upload, finalize")),
+        ),
+    ]
+    for _ in range(3):
+        with pytest.raises(Malformed):
+            await jobs.upload(wish, lines)
 
 
 async def test_a_token_of_the_next_page_stays_a_value() -> None:

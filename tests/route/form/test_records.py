@@ -72,6 +72,15 @@ def test_what_is_three_minutes_older_counts_for_a_third() -> None:
     assert (mine.last_ns, mine.speed_last_ns) == (180 * S, 180 * S)
 
 
+@pytest.mark.parametrize("now_ns", [180 * S, 30 * 86_400 * S])
+def test_a_speed_that_is_three_minutes_older_counts_for_a_third(now_ns: int) -> None:
+    mine = seen(now_ns)
+    merge(mine, told(now_ns - 180 * S), now_ns)
+    own, its = log(100.0) - 0.2, log(50.0) - 0.4
+    share = (1 / e) / (1 + 1 / e)
+    assert mine.speed_long + mine.speed_deviation == pytest.approx(own + share * (its - own))
+
+
 def test_a_record_of_the_future_tells_of_its_long_run_alone() -> None:
     mine = seen()
     merge(mine, told(181 * S), 180 * S)

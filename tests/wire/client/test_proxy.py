@@ -44,12 +44,16 @@ def test_from_the_environment(
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["https://p:1", "socks5://p:1", "http://", "http://:1", "http://p:x", "http://[::1", "p:99999"],
+    ("url", "named"),
+    [("https://p:1", "p"), ("socks5://p:1", "p")]
+    + [
+        (url, "setting") for url in ("http://", "http://:1", "http://p:x", "http://[::1", "p:99999")
+    ],
 )
-def test_an_unusable_proxy(url: str) -> None:
+def test_an_unusable_proxy(url: str, named: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Proxies.from_env({"HTTPS_PROXY": url})
+    assert caught.value.message == f"The proxy {named} in the environment is not usable."
     assert caught.value.hint
 
 

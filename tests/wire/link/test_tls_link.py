@@ -183,6 +183,7 @@ async def test_a_close_sends_what_waits_and_says_goodbye(both: Both) -> None:
     both.link.write(body)
     both.link.close()
     assert both.inner.log == ["close"]
+    assert both.link.unsent == 7
     assert not both.link.is_open
     assert both.heard() == body + b"<end>"
     await asyncio.sleep(0)
@@ -216,6 +217,20 @@ async def test_a_goodbye_of_the_other_side_is_an_end_that_can_be_trusted(both: B
         both.server.unwrap()
     both.back(9, 8)
     assert both.owner.log == [(b"all", 9, 8), "eof"]
+    link: Any = both.link
+    assert said_goodbye(link)
+
+
+async def test_a_goodbye_can_be_trusted_after_our_own(both: Both) -> None:
+    both.link.close()
+    both.give()
+    assert both.server.read(1) == b""
+    with contextlib.suppress(ssl.SSLWantReadError):
+        both.server.unwrap()
+    both.back(9, 8)
+    both.link.attach(both.owner)
+    await asyncio.sleep(0)
+    assert both.owner.log == ["eof"]
     link: Any = both.link
     assert said_goodbye(link)
 

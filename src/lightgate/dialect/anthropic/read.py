@@ -124,10 +124,10 @@ def _output(body: Fields, sheet: Sheet) -> None:
         config.done()
     _form(form, sheet)
     thinking = body.object("thinking")
-    kind = thinking.need_text("type") if thinking is not None else "adaptive"
     if thinking is None:
         sheet.put("reasoning", effort, "output_config.effort")
         return
+    kind = thinking.need_text("type")
     if kind == "adaptive":
         place = "output_config.effort" if effort else thinking.at("type")
         sheet.put("reasoning", effort or "high", place)
