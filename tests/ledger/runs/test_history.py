@@ -216,3 +216,13 @@ def test_a_file_that_is_no_history_is_said_and_not_changed(tmp_path: Path) -> No
     with pytest.raises(HistoryFailed, match=r"history.sqlite cannot be read: "):
         scheduled_runs(path, since="", until="3", most=9)
     assert path.read_bytes() == b"something else" * 100
+
+
+def test_the_folders_of_a_history_are_made_and_a_broken_one_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "h.sqlite"
+    with History(path):
+        assert path.exists()
+    with History(path) as history:
+        history._base.execute("DROP TABLE attempts")
+        with pytest.raises(HistoryFailed, match=r"h\.sqlite cannot be read: no such table"):
+            history._read("SELECT * FROM attempts", ())

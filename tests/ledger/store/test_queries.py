@@ -17,11 +17,13 @@ from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.ship import Shipper
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.queries import (
+    _summed,
     attempts_of,
     counts,
     exchange_by_id,
     recent,
     speed_rows,
+    spend_by_period,
     spend_per_key,
     usage_of_key,
 )
@@ -401,3 +403,43 @@ def test_what_a_key_used_is_summed_by_model(ledger: Ledger, tmp_path: Path) -> N
     assert [one.requests for one in usage_of_key(ledger, "k-1", at_once)] == [2, 1]
     after = datetime.fromtimestamp(T0 / S, UTC) + timedelta(seconds=FINE_S)
     assert [one.requests for one in usage_of_key(ledger, "k-1", after)] == [1]
+
+
+def test_a_time_is_made_of_whole_hours_and_the_rest_of_five_minutes() -> None:
+    """Five minutes are counted once, as a part of their hour where the whole of it is asked."""
+    table = schema.rollups.c
+    zeros: dict[str, Any] = {column.name: 0 for column in table if not column.nullable}
+    named = zeros | {"target": "a/m", "provider": "a", "model": "m", "cost_usd": Decimal(0)}
+    rows = [
+        named | {"width_s": width, "bucket_s": at, "attempts": width // FINE_S}
+        for width in (FINE_S, HOUR_S, DAY_S)
+        for at in range(0, 5 * HOUR_S, width)
+    ]
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as connection:
+        schema.rollups.create(connection)
+        connection.execute(schema.rollups.insert(), rows)
+        for start in (0, 300, 3300, 3600, 3900):
+            for stop in range(start + FINE_S, 5 * HOUR_S, FINE_S):
+                asked = _summed(start, stop, table.width_s, table.attempts)
+                found = connection.execute(asked).all()
+                assert sum(row.attempts for row in found) == (stop - start) // FINE_S
+                hours = stop // HOUR_S - -(-start // HOUR_S)
+                assert sum(row.width_s == HOUR_S for row in found) == max(0, hours)
+    engine.dispose()
+
+
+def test_spending_of_each_running_period(ledger: Ledger, tmp_path: Path) -> None:
+    note = settled("x-1", attempt_note("x-1"))
+    note = msgspec.structs.replace(
+        note, exchange=msgspec.structs.replace(note.exchange, key_id="k", cost_nano=7)
+    )
+    keep(ledger, tmp_path, [note])
+    day = 86_400 * 1_000_000_000
+    found = {ago: spend_by_period(ledger, T0 + ago * day) for ago in (0, 2, 40)}
+    assert [sorted(kind for kind, of in found[ago].items() if of) for ago in (0, 2, 40)] == [
+        ["day", "month", "total"],
+        ["month", "total"],
+        ["total"],
+    ]
+    assert found[0]["day"] == {"k": Decimal("0.000000007")}
