@@ -200,7 +200,7 @@ async def _with_disk(rig: Rig) -> Answer:
 )
 @pytest.mark.parametrize("key", [None, "k-1"])
 def test_whether_an_answer_is_shared(
-    mode: str, asked: str | None, hurried: bool, wanted: str | None, key: str | None
+    mode: str, asked: str | None, hurried: bool, wanted: Any, key: str | None
 ) -> None:
     overrides = SimpleNamespace(cache=asked, hurried=hurried, policy="fastest")
     held = None if key is None else SimpleNamespace(id=key)

@@ -160,6 +160,23 @@ def test_a_full_disk_leaves_no_old_state(tmp_path: Path, monkeypatch: pytest.Mon
         assert read_state(tmp_path) == state(late)
 
 
+def test_a_state_that_cannot_be_written_over_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> int:
+        raise OSError(5, "broken")
+
+    with DataFolderLock(tmp_path) as lock:
+        lock.write(state())
+        full_disk(monkeypatch)
+        for write in (broken, lambda *_: 1):  # and a disk that takes a part of it
+            monkeypatch.setattr("lightgate.gateway.process.lock.os.pwrite", write)
+            with pytest.raises(OSError, match="No space"):
+                lock.write(state())
+        monkeypatch.undo()
+        lock.write(state())
+
+
 def test_a_start_on_a_full_disk_has_the_room_of_the_last_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

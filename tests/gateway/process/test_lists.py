@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import os
-from typing import TYPE_CHECKING
+import socket
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
@@ -172,6 +173,36 @@ def test_a_base_url_of_this_gateway_is_known(url: str, own: bool) -> None:
     assert leads_here(url, 8080) is own
     env = {"OPENAI_BASE_URL": url, "OTHER_BASE_URL": url}
     assert own_base_urls(env, 8080) == (("OPENAI_BASE_URL",) if own else ())
+
+
+def test_names_and_addresses_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "Box")
+    monkeypatch.setattr("socket.getfqdn", lambda: "Box.example")
+    hosts = ("box", "box.example", "a.localhost", "other", "127.0.0.9", "[::]", "[2001:db8::7]")
+    found = [host for host in hosts if leads_here(f"http://{host}:7/v1", 7)]
+    assert found == ["box", "box.example", "a.localhost", "127.0.0.9", "[::]"]
+
+    class Bound:
+        """A socket of a machine that has one address."""
+
+        def __init__(self, family: int, kind: int) -> None:
+            self.family = family
+            assert kind == socket.SOCK_DGRAM
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def bind(self, address: tuple[str, int]) -> None:
+            own = {socket.AF_INET: "192.0.2.7", socket.AF_INET6: "2001:db8::7"}
+            if address != (own[socket.AddressFamily(self.family)], 0):
+                raise OSError
+
+    monkeypatch.setattr("socket.socket", Bound)
+    asked = ("192.0.2.7", "192.0.2.8", "[2001:db8::7]", "[2001:db8::8]")
+    assert [leads_here(f"http://{host}:7/v1", 7) for host in asked] == [True, False, True, False]
 
 
 def test_a_variable_that_leads_back_to_the_gateway_is_not_used(

@@ -129,3 +129,30 @@ def test_a_file_of_another_version_teaches_nothing(tmp_path: Path) -> None:
     fresh = Forms({})
     assert FormSharing(tmp_path, 0, fresh, lambda: 1_000_000_000).adopt() == 0
     assert fresh.by_target == {}
+
+
+def test_a_form_that_cannot_be_written_is_told_once_until_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    forms = Forms({})
+    forms.first("a/m", 0, 1_000_000_000, 1_000_000)
+    sharing = FormSharing(tmp_path / "data", 0, forms, lambda: 1_000_000_000)
+    in_the_way = tmp_path / "data"
+    for told in (1, 2):
+        in_the_way.touch()
+        sharing.share()
+        sharing.share()
+        assert (
+            caplog.messages
+            == ["the form of targets cannot be written for other workers: Not a directory"] * told
+        )
+        in_the_way.unlink()
+        content = sharing.news()
+        assert content is not None
+        sharing.share()
+        assert (in_the_way / FOLDER / "0.json").read_bytes() == content
+        assert sharing.news() is None
+        sharing._written = b""
+        (in_the_way / FOLDER / "0.json").unlink()
+        (in_the_way / FOLDER).rmdir()
+        in_the_way.rmdir()

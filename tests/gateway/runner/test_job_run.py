@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lightgate.batch.lines import BatchLine, LineError, LineResult
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.batches.records import INPUT, BatchJob, StoredFile, new_id
 from lightgate.gateway.batches.store import PART, BatchStore
 from lightgate.gateway.runner import job_run
-from lightgate.gateway.runner.job_run import JobRun, RunnerTools
+from lightgate.gateway.runner.job_run import JobRun, RunnerTools, _result, _streams
 from lightgate.gateway.runner.runner import BatchRunner
 from lightgate.gateway.runner.sender import GatewayAnswer
 from lightgate.gateway.runner.window import SendWindow
@@ -25,8 +26,6 @@ from lightgate.gateway.served.snapshot import BatchTerms
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
-
-    from lightgate.batch.lines import BatchLine
 
     Send = Callable[[BatchJob, BatchLine, str], Awaitable[GatewayAnswer]]
 
@@ -341,3 +340,33 @@ async def test_a_stopped_process_leaves_the_batch_to_the_next(bench: Bench) -> N
         f"a{n}" for n in range(8)
     ]
     assert max(bench.asked.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "streams"),
+    [
+        (b'{"stream": true}', True),
+        (b'{"stream": false}', False),
+        (b'{"x": 1}', False),
+        (b'{"x": "stream"}', False),
+        (b'{"stream": true', False),
+        (b'["stream"]', False),
+    ],
+)
+def test_whether_a_line_asks_for_a_stream(body: bytes, streams: bool) -> None:
+    assert _streams(body) is streams
+
+
+def test_what_is_kept_of_an_answer() -> None:
+    line = BatchLine(3, "c", "openai-chat", b"{}")
+    silence = LineError("no_answer", "The gateway did not answer.")
+    rubbish = LineError("no_json", "The answer (status 502) is not JSON.")
+    for answer, kept in (
+        (GatewayAnswer(0), LineResult(id="i", custom_id="c", error=silence)),
+        (GatewayAnswer(502, b"<html>"), LineResult(id="i", custom_id="c", error=rubbish)),
+        (
+            GatewayAnswer(429, b'{"a":1}', "r"),
+            LineResult(id="i", custom_id="c", status=429, request_id="r", body=b'{"a":1}'),
+        ),
+    ):
+        assert _result(answer, line, "i") == kept

@@ -120,6 +120,27 @@ async def test_a_closed_window_lets_nobody_through() -> None:
         await window.enter()
 
 
+async def test_a_window_that_is_held_says_so_and_may_be_closed() -> None:
+    clock = ManualClock()
+    window = SendWindow(1, clock.now_ns)
+    window.width = 1.0
+    assert not window.held
+    window.refused(2.0)
+    assert window.held
+    window.refused(1.0)  # no sooner than was asked before
+    clock.advance(2_000_000_000 - 1)
+    assert window.held
+    (waiting,) = await entered(window, 1)
+    timer = window._timer
+    assert timer is not None
+    window.close()
+    assert timer.cancelled()
+    with pytest.raises(WindowClosed):
+        await waiting
+    clock.advance(1)
+    assert not window.held
+
+
 def verdict(status: int, tries: int = 0, *, alone: bool = True, **more: object) -> Verdict:
     return judge(GatewayAnswer(status, **more), tries, alone=alone)  # type: ignore[arg-type]
 

@@ -13,7 +13,8 @@ from lightgate.gateway.served.snapshot import (
 )
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Rules
-from lightgate.route.plan.alias import Alias, CacheRule
+from lightgate.route.plan.alias import Alias
+from lightgate.route.prompt.cache_key import CacheRule
 
 S = 1_000_000_000
 LAB = """

@@ -13,7 +13,16 @@ import trustme
 from gateway.shared.test_counters import CENT, crowd, join, key
 from lightgate.clock.source import SYSTEM
 from lightgate.gateway.shared import store as store_module
-from lightgate.gateway.shared.store import PATIENCE_S, NodeId, SharedStore, shown
+from lightgate.gateway.shared.store import (
+    PATIENCE_S,
+    NodeId,
+    SharedStore,
+    StoreAway,
+    _connection,
+    _facts,
+    _sentence,
+    shown,
+)
 from redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
@@ -210,3 +219,57 @@ def test_a_machine_keeps_its_name(tmp_path: Path) -> None:
 async def test_what_machines_share_is_off_without_an_address(tmp_path: Path) -> None:
     assert SharedStore.of_process({}, tmp_path, 0, SYSTEM.now_ns) is None
     assert SharedStore.of_process({"LIGHTGATE_SHARED_URL": ""}, tmp_path, 0, SYSTEM.now_ns) is None
+
+
+def test_the_name_of_a_machine_is_made_once_whatever_the_disk_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "node"
+    path.write_text("a" * 40 + "\n")
+    assert NodeId(tmp_path).read() == "a" * 32
+    path.write_text("no name!")  # and it is in the way of another one
+    assert NodeId(tmp_path).read() == "no name!"
+    path.write_text("")
+    made = NodeId(tmp_path).read()
+    assert (len(made), made.isalnum()) == (16, True)
+    assert len(NodeId(tmp_path / "nowhere").read()) == 16
+    path.unlink()
+    monkeypatch.setattr("os.urandom", lambda size: b"\xab" * size)
+    assert NodeId(tmp_path).read() == path.read_text() == "ab" * 8
+
+
+def named(kind: str, words: str = "") -> Exception:
+    error: Exception = type(kind, (Exception,), {})(words)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (named("TimeoutError"), "does not answer in time."),
+        (named("OutOfMemoryError", "x"), "has no memory left."),
+        (named("ResponseError", "WRONGTYPE of key"), "refused a command (WRONGTYPE)."),
+        (named("ResponseError", "W" * 50), f"refused a command ({'W' * 40})."),
+        (named("ResponseError"), "refused a command (error)."),
+        (
+            named("ResponseError", "NOAUTH Authentication required."),
+            "wants a password: put one into shared.url.",
+        ),
+        (OSError("secret"), "cannot be reached."),
+    ],
+)
+def test_a_sentence_about_what_went_wrong(error: Exception, said: str) -> None:
+    assert _sentence(error, "redis://:p@h:7") == f"redis://h:7 {said}"
+
+
+def test_facts_of_a_server_as_text_bytes_or_table() -> None:
+    text = "# Server\r\nredis_version:7.2 \r\nmode:a:b\r\n"
+    told = {"redis_version": "7.2", "mode": "a:b"}
+    assert _facts(text) == _facts(text.encode()) == told
+    assert _facts({"redis_version": 7.2}) == {"redis_version": "7.2"}
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "redis://h:x", "redis://h:1/?db=x"])
+def test_an_address_that_is_none_is_named(url: str) -> None:
+    with pytest.raises(StoreAway, match="is not an address of a Valkey or Redis server"):
+        _connection(url)
