@@ -57,6 +57,12 @@ def test_without_a_complaint_there_is_no_limit() -> None:
     assert not known.crowded
 
 
+def test_an_answer_sets_no_limit() -> None:
+    room = InFlightLimit()
+    room.answered(1000, 0)
+    assert (room.most, room.firm) == (math.inf, False)
+
+
 def test_a_429_sets_it_to_what_was_in_flight_before() -> None:
     room = InFlightLimit()
     assert not room.firm
