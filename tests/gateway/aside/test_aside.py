@@ -158,3 +158,28 @@ def test_frames_are_put_together_out_of_reads(size: int) -> None:
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     assert got == sent
+
+
+async def test_so_many_bytes_may_wait_and_one_body_may_be_larger(
+    aside: Aside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightgate.gateway.aside.aside.MOST_BYTES", 10)
+    large = asyncio.ensure_future(aside.do("a", doubled, (b"x" * 50,), 1))  # nothing else waits
+    await asyncio.sleep(0)
+    first = asyncio.ensure_future(aside.do("a", doubled, (b"x" * 6,), 1))
+    await asyncio.sleep(0)
+    with pytest.raises(AsideFailed, match="as many large bodies"):
+        await aside.do("b", doubled, (b"x" * 5,), 1)
+    fits = asyncio.ensure_future(aside.do("b", doubled, (b"x" * 4,), 1))
+    assert [(await one)[0] for one in (large, first, fits)] == [50, 6, 4]
+    assert aside.jobs == 3
+
+
+async def test_a_process_that_cannot_be_started_is_named(
+    aside: Aside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.executable", "/nowhere/python")
+        with pytest.raises(AsideFailed, match=r"cannot be started: No such file or directory\."):
+            await aside.do("a", doubled, (b"x",), 2)
+    assert await aside.do("a", doubled, (b"x",), 2) == (1, [b"xx", b""])

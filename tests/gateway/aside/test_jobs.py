@@ -157,6 +157,38 @@ def test_an_answer_of_too_many_values_or_none_is_an_error_of_its_attempt() -> No
     assert (bodies, "more than 2 JSON" in error.message) == ([b""], True)
 
 
+def test_an_answer_that_cannot_be_told_is_an_error_of_its_attempt() -> None:
+    odd = WHOLE.replace(b'"stop"', b'"odd"')
+    (facts, error), bodies = answer(odd, order("anthropic-messages"))
+    assert (str(error), bodies) == ("The provider ended the answer with 'odd'.", [b""])
+    assert facts == answer(odd, order("openai-chat"))[0][0]
+
+
+def test_what_was_asked_and_the_forms_of_calls_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[Any] = []
+
+    class Told:
+        def __init__(self, *names: str, **head: Any) -> None:
+            log.append((*names, head))
+
+        def hear(self, asked: Any) -> None:
+            log.append({name: bytes(value) for name, value in asked.items()})
+
+        def know(self, forms: Any) -> None:
+            log.append(forms)
+
+        def whole(self, body: bytes) -> bytes:
+            return body + b"!"
+
+    monkeypatch.setattr("lightgate.gateway.aside.jobs.translator", Told)
+    names = ("openai-chat", "gemini")
+    head = {"model": "asked", "id": "x-1", "created": 7, "include_usage": True}
+    assert answer(WHOLE, order("gemini"))[1] == [WHOLE + b"!"]
+    assert log == [(*names, head)]
+    answer(WHOLE, order("gemini", asked={"a": b"1"}, forms={"f": "custom"}))
+    assert log[1:] == [(*names, head), {"a": b"1"}, {"f": "custom"}]
+
+
 def written(dialect: str, **change: Any) -> WriteOrder:
     writer = BodyWriter("their-m", "Theirs", Quirks(), generation_of("openai", "their-m"))
     plain: dict[str, Any] = {

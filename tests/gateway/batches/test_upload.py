@@ -197,3 +197,44 @@ async def test_a_full_disk_keeps_nothing(
     assert (refusing.value.refusal.status, refusing.value.refusal.code) == (507, "disk_full")
     assert "full" in refusing.value.refusal.message
     assert os.listdir(tmp_path) == []
+
+
+async def test_a_form_with_a_defect_is_refused_and_the_rest_of_it_is_not_looked_at(
+    tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
+    upload = Upload(MARK, 100, pool)
+    upload.begin(tmp_path / "f.part", lambda: None)
+    upload.write(b"rubbish\r\n" * 100_000)
+    upload.write(form(b"x"))
+    with pytest.raises(Refusing) as refusing:
+        await upload.complete()
+    assert refusing.value.refusal.status == 400
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_disk_that_does_not_keep_what_it_took(
+    tmp_path: Path, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    upload = Upload(MARK, 100, pool)
+    upload.begin(tmp_path / "f.part", lambda: None)
+    upload.write(form(b"x"))
+    with monkeypatch.context() as patched:
+        patched.setattr("lightgate.gateway.batches.upload.os.fsync", broken)
+        with pytest.raises(Refusing) as refusing:
+            await upload.complete()
+    told = refusing.value.refusal
+    said = "The disk did not take it: Input/output error. Nothing was kept."
+    assert (told.status, told.code, told.message) == (507, "disk_full", said)
+    assert os.listdir(tmp_path) == []
+
+
+async def test_an_empty_file_is_a_file(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+    upload = Upload(MARK, 100, pool)
+    upload.begin(tmp_path / "f.part", lambda: None)
+    upload.write(form(b""))
+    assert await upload.complete() == hashlib.sha256(b"").hexdigest()
+    assert (tmp_path / "f.part").read_bytes() == b""
+    upload.drop()

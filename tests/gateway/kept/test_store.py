@@ -166,3 +166,31 @@ async def test_a_full_disk_is_told_once_in_a_while(
     said = [record.getMessage() for record in caplog.records]
     assert [line.partition(" responses")[0] for line in said] == ["1", "3"]
     store.close()
+
+
+async def test_what_is_too_large_or_too_much_at_once_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = turn("a").size
+    store = ResponseStore(tmp_path, KeptTerms(max_bytes=4 * size))
+    assert store.put(turn("a"))
+    longer = msgspec.structs.replace(turn("a"), response=b"{ }")
+    assert not store.put(longer)  # a byte more than a quarter
+    assert await store.find("k", "a") is not None  # it is written now
+    monkeypatch.setattr("lightgate.gateway.kept.store.MOST_WAITING_BYTES", size - 1)
+    assert not store.put(turn("b"))
+    monkeypatch.setattr("lightgate.gateway.kept.store.MOST_WAITING_BYTES", size)
+    assert store.put(turn("b"))
+    assert await store.find("k", "b") is not None
+    store.close()
+
+
+async def test_only_the_last_ids_are_known_without_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightgate.gateway.kept.store.MOST_RECENT", 2)
+    store = ResponseStore(tmp_path, KeptTerms())
+    for id_ in "abc":
+        store.put(turn(id_))
+    assert list(store._recent) == [("k", "b"), ("k", "c")]
+    store.close()

@@ -9,6 +9,8 @@ import pytest
 
 from lightgate.config.load import parse_config
 from lightgate.gateway.process.logs import LONGEST_FIELD, SHORTEST, Redactor, secrets_of
+from lightgate.gateway.shared.store import SHARED_ENV
+from lightgate.ledger.locate import LEDGER_ENV
 
 KEY = 'a"b/c d\\e\u00e9'
 
@@ -90,3 +92,23 @@ def test_every_secret_of_a_configuration_and_an_environment() -> None:
     assert secrets_of(None, env) == everywhere
     assert secrets_of(None, env, ["ALSO", "MISSING"]) == everywhere | {"k-also"}
     assert secrets_of(config, env) == everywhere | {"k-mine", "k-header", "k-query"}
+
+
+@pytest.mark.parametrize(
+    ("text", "env", "found"),
+    [
+        ('[ledger]\nurl = "env:DB"', {"DB": "postgresql://me:p%40ss@h/x"}, {"p@ss"}),
+        ('[ledger]\nurl = "env:DB"', {}, set()),
+        ('[shared]\nurl = "env:AT"', {"AT": " redis://:word@h:1 "}, {"word"}),
+        ('[shared]\nurl = "redis://:word@h:1"', {}, {"word"}),
+        ("", {SHARED_ENV: "redis://:one@h", LEDGER_ENV: "postgresql://a:two@h/x"}, {"one", "two"}),
+        ("", {SHARED_ENV: "redis://:one@[h", LEDGER_ENV: "sqlite"}, set()),
+        ("", {SHARED_ENV: "redis://h:1"}, set()),
+    ],
+)
+def test_passwords_of_databases_are_secrets(
+    text: str, env: dict[str, str], found: set[str]
+) -> None:
+    assert secrets_of(parse_config(text), env) == found
+    if not text:
+        assert secrets_of(None, env) == found
