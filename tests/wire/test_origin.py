@@ -66,6 +66,7 @@ def test_good_urls(url: str, origin: Origin, path: str) -> None:
         "https://é..example/",
         "https://[::1/",
         "https://[::g]/",
+        "https://[v1.a:b]/",
         "https://[fe80::1%25eth0]/",
         "https://[::1]evil.example/",
     ],

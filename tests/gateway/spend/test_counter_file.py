@@ -205,7 +205,19 @@ def test_without_locks_of_ranges_the_whole_file_is_locked(
     with CounterFile(tmp_path / "spend") as file:
         file.take_worker(1)
         assert file.workers == 2
+        assert file.borrow_worker(1) is False  # nobody can see whether it lives
     assert asked == [fcntl.LOCK_EX, fcntl.LOCK_UN] * 2
+
+
+def test_a_system_that_promises_no_room_gives_a_file_of_the_same_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CounterFile(tmp_path / "usual"):
+        pass
+    monkeypatch.delattr(os, "posix_fallocate")
+    with CounterFile(tmp_path / "spend"):
+        pass
+    assert (tmp_path / "spend").stat().st_size == (tmp_path / "usual").stat().st_size
 
 
 def test_a_file_that_is_replaced_while_its_lock_is_waited_for_is_not_used(

@@ -205,6 +205,7 @@ def test_the_first_value_of_a_field() -> None:
         peer="p:1", accepted_ns=1, first_byte_ns=2, received_ns=3,
     )  # fmt: skip
     assert (inbound.header(b"x"), inbound.header(b"y"), inbound.header(b"z")) == (b"1", b"2", None)
+    assert (inbound.notes.read, inbound.notes.sink) == (None, None)  # nobody has read it yet
 
 
 def test_a_head_that_is_repeated_differs_in_its_length_alone() -> None:
