@@ -71,7 +71,7 @@ def test_a_defect_of_our_own_ends_the_exchange(
     attempt = fake(exchange=fake(broke=lambda error: Exchange.broke(made, error)))
     made = fake(reply=reply, close=lambda: log.append("closed"))
     Attempt.broke(attempt, defect)
-    assert log == [defect][:failed] + ["closed"]
+    assert log == [*[defect][:failed], "closed"]
 
 
 def test_a_client_that_is_slower_than_the_provider_is_waited_for() -> None:

@@ -48,6 +48,8 @@ class Intake:
     )
 
     head: RequestHead  # of the request that came last; unset until the first one
+    first_ns: int  # stamp of the read that held the request's first byte; unset until then
+    _left: int  # bytes that an unfinished body of known length still needs; unset without one
 
     def __init__(self, limits: DoorLimits, sink_of: SinkOf | None = None) -> None:
         self._limits = limits
@@ -57,11 +59,9 @@ class Intake:
         # An unfinished body of known length. Its memory is taken as it comes and never copied:
         # to join 32 MiB of reads at their end would hold the loop for 20 ms.
         self._part: BytesIO | BodySink | None = None
-        self._left = 0
         self._chunks: ChunkedBody | None = None
         self._repeat: Repeat | None = None
         self.phase = IDLE
-        self.first_ns = 0  # stamp of the read that held the request's first byte
         self.body = b""  # of the request that came last
         self.sink: BodySink | None = None  # where an unfinished body goes instead
 
