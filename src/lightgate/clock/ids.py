@@ -13,10 +13,15 @@ if TYPE_CHECKING:
 
     from lightgate.clock.source import Clock
 
-_TAIL_BITS: Final = 74  # what RFC 9562 leaves after 48 bits of milliseconds, version and variant
-_TAIL: Final = (1 << _TAIL_BITS) - 1
 _FETCHED: Final = 400 * 10  # random bytes at a time: ten for each id
+# The tail of an id, as RFC 9562 lays it out after the milliseconds and the version: twelve random
+# bits, the two bits of the variant (10), 62 random bits. A bit on top keeps the leading zeros.
 _LOW: Final = (1 << 62) - 1
+_CARRY: Final = 1 << 62  # of the variant: set once the lower bits have run over
+_OVER_VARIANT: Final = (1 << 64) - (1 << 62)  # takes that carry to the upper bits
+_FULL: Final = 1 << 77  # set once these have run over
+_TOP: Final = 1 << 76
+_FRAME: Final = _TOP | 1 << 63
 
 
 class Ids:
@@ -27,30 +32,36 @@ class Ids:
     that of the wall clocks, to the millisecond.
     """
 
-    __slots__ = ("_clock", "_drawn", "_random_bits", "_value")
+    __slots__ = ("_drawn", "_front", "_ms", "_random_bits", "_tail", "_wall_ns")
 
     def __init__(
         self, clock: Clock = SYSTEM, random_bits: Callable[[int], int] | None = None
     ) -> None:
-        self._clock = clock
+        self._wall_ns = clock.wall_ns
         self._random_bits = random_bits
         self._drawn: Iterator[tuple[int, int]] = iter(())
-        self._value = 0
+        self._ms = 0  # of the last id
+        self._front = "00000000-0000-7"  # the text of its milliseconds, and the version
+        self._tail = _FRAME
 
     def new(self) -> str:
         """Make the next id: 36 characters in the usual groups."""
         high, low = next(self._drawn, None) or self._draw()
-        fresh = (self._clock.wall_ns() // 1_000_000) << _TAIL_BITS | high << 10 | low >> 6
-        if fresh >> _TAIL_BITS <= self._value >> _TAIL_BITS:
+        ms = self._wall_ns() // 1_000_000
+        if ms > self._ms:
+            tail = _FRAME | (high >> 52) << 64 | ((high << 10 | low >> 6) & _LOW)
+        else:
             # Random steps keep the next id hard to guess; a full tail moves the millisecond on.
-            fresh = self._value + 1 + (high >> 32)
-        self._value = fresh
-        tail = fresh & _TAIL
-        number = (
-            (fresh >> _TAIL_BITS) << 80 | 0x7 << 76 | (tail >> 62) << 64 | 1 << 63 | (tail & _LOW)
-        )
-        digits = number.to_bytes(16, "big").hex()
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+            tail, ms = self._tail + 1 + (high >> 32), self._ms
+            if tail & _CARRY:
+                tail += _OVER_VARIANT
+                if tail & _FULL:
+                    tail, ms = tail - _TOP, ms + 1
+        if ms != self._ms:
+            self._ms, self._front = ms, f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7"
+        self._tail = tail
+        digits = hex(tail)
+        return f"{self._front}{digits[3:6]}-{digits[6:10]}-{digits[10:]}"
 
     def _draw(self) -> tuple[int, int]:
         """Random bits of the system for one id; fetched for many at once: each is a system call."""

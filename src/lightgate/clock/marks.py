@@ -7,9 +7,14 @@ held at least one token-bearing delta: one burst, one stamp. The formulas over t
 from __future__ import annotations
 
 from array import array
-from typing import Literal
+from typing import Final, Literal
 
 StampSource = Literal["read", "kernel"]
+# The columns of all attempts without a burst. They are looked at, so that nothing can be appended.
+_NO_INSTANTS: Final = array("q")
+_NO_COUNTS: Final = array("l")
+_NO_KINDS: Final = array("b")
+_LOOKED_AT: Final = [memoryview(column) for column in (_NO_INSTANTS, _NO_COUNTS, _NO_KINDS)]
 
 
 class Marks:
@@ -71,14 +76,12 @@ class Marks:
         self.dispatch_lag_ns = 0  # how late after its planned instant our own loop let us send
         self.resent = False  # sent again on a fresh connection: a pooled one was already closed
         self.void = False  # the wall clock stepped while a kernel stamp was mapped
-        # One entry per burst: stamp, earliest possible arrival, deltas, bytes of text in them, and
-        # tokens where the provider counted along (else -1).
-        self.burst_ns = array("q")
-        self.burst_since_ns = array("q")
-        self.burst_pieces = array("l")
-        self.burst_weight = array("l")
-        self.burst_tokens = array("l")
-        self.burst_kinds = array("b")  # flags of what each burst carried; 0 where nobody said
+        # One entry per burst: stamp, earliest possible arrival, deltas, bytes of text in them,
+        # tokens where the provider counted along (else -1), and flags of what the burst carried
+        # (0 where nobody said). `burst` makes columns of this attempt's own: most have no burst.
+        self.burst_ns = self.burst_since_ns = _NO_INSTANTS
+        self.burst_pieces = self.burst_weight = self.burst_tokens = _NO_COUNTS
+        self.burst_kinds = _NO_KINDS
 
     def burst(
         self,
@@ -93,9 +96,8 @@ class Marks:
 
         `weight` is the bytes of text in them; `tokens` the tokens, where the provider counts along.
         """
-        if self.first is None:
-            self.first = stamp
-            self.first_since = since
+        if not self.burst_ns:
+            self._begin(stamp, since)
         self.last = stamp
         self.last_since = since
         self.burst_ns.append(stamp)
@@ -104,6 +106,13 @@ class Marks:
         self.burst_weight.append(weight)
         self.burst_tokens.append(tokens)
         self.burst_kinds.append(kinds)
+
+    def _begin(self, stamp: int, since: int) -> None:
+        if self.first is None:
+            self.first, self.first_since = stamp, since
+        self.burst_ns, self.burst_since_ns = array("q"), array("q")
+        self.burst_pieces, self.burst_weight = array("l"), array("l")
+        self.burst_tokens, self.burst_kinds = array("l"), array("b")
 
     @property
     def connect_ns(self) -> int | None:

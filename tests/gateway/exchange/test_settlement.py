@@ -28,12 +28,19 @@ class Log:
         return lambda *told: self.said.append((name, *told))
 
 
+class Counters(Log):
+    """Counts for the key of the exchange, and for no other."""
+
+    def counts(self, key_id: str) -> bool:
+        return key_id == "k-1"
+
+
 def state(*, spend: bool = True) -> Any:
     learned = SimpleNamespace(
         spent_nano=0, observer=Log(), lengths=Log(), whole_times=Log(), forms=Log()
     )
     return SimpleNamespace(
-        journal=Log(), learned=learned, spend=Log() if spend else None, worker=3,
+        journal=Log(), learned=learned, spend=Counters() if spend else None, worker=3,
         now_ns=lambda: 999, peaks=None,
         prints=SimpleNamespace(of=lambda request, tenant: len(tenant)),
     )  # fmt: skip

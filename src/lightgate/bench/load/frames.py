@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -180,5 +181,5 @@ def unpack(result: Result, job: Job, region: str = "") -> Finished:
     for name, value in result.plain.items():
         setattr(marks, name, intern(value) if isinstance(value, str) else value)
     for name, data in result.arrays.items():
-        getattr(marks, name).frombytes(data)
+        setattr(marks, name, array(getattr(marks, name).typecode, data))
     return Finished(job, marks, result.called, result.worker, result.wall_ns, region)

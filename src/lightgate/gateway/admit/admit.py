@@ -83,13 +83,23 @@ def open_exchange(
 
 def admit(state: State, exchange: Exchange) -> None:
     """Find the plan, reserve its worst case and write that down; Refusing says why not."""
-    steps = _admission(state, exchange)
-    try:
-        wish = next(steps)
-        while state.spend is not None:
-            wish = steps.send(state.spend.admit(*wish))
-    except StopIteration:
-        return
+    plan = _plan(state, exchange)
+    key, spend, endpoint = exchange.caller.key, state.spend, exchange.request.endpoint
+    if endpoint.free or endpoint.sound or (key is not None and key.budget_usd is not None):
+        wishes = _reserve(state, exchange, plan)
+        try:
+            wish = next(wishes)
+            while spend is not None:
+                wish = wishes.send(spend.admit(*wish))
+        except StopIteration:
+            pass
+    else:  # what nearly every request is: one wish at most, and no generator for it
+        tokens, nano_usd = _reserve_text(exchange, plan)
+        if key is not None and spend is not None:
+            denied = spend.admit(key, exchange.wall_ns, tokens, nano_usd)
+            if denied is not None:
+                raise Refusing(_refusal(denied))
+    _note(state, exchange)
 
 
 async def admit_shared(state: State, exchange: Exchange) -> None:
@@ -98,13 +108,13 @@ async def admit_shared(state: State, exchange: Exchange) -> None:
     if shared is None:
         admit(state, exchange)
         return
-    steps = _admission(state, exchange)
+    wishes = _reserve(state, exchange, _plan(state, exchange))
     try:
-        wish = next(steps)
+        wish = next(wishes)
         while True:
-            wish = steps.send(await shared.reserve(*wish))
+            wish = wishes.send(await shared.reserve(*wish))
     except StopIteration:
-        return
+        _note(state, exchange)
 
 
 def shared_limits(state: State, key: KeyRecord | None) -> SharedCounters | None:
@@ -113,12 +123,13 @@ def shared_limits(state: State, key: KeyRecord | None) -> SharedCounters | None:
     return shared if shared is not None and key is not None and limited(key) else None
 
 
-def _admission(state: State, exchange: Exchange) -> Wishes:
-    """The steps of an admission; each wish is answered with the reason to refuse it, or None."""
+def _plan(state: State, exchange: Exchange) -> Plan:
+    """Find the plan of a request that may be let in; Refusing where nothing may be for now."""
     now = state.now_ns()
-    state.learned.retries.deposit(now)
+    learned = state.learned
+    learned.retries.deposit(now)
     exchange.plan = plan = plan_for(state, exchange, now)
-    if state.learned.breakers.troubled:
+    if learned.breakers.troubled:
         _check_reachable(state, plan, now)
     if exchange.caller.batch:
         check_spare(state, plan, now)
@@ -126,13 +137,17 @@ def _admission(state: State, exchange: Exchange) -> Wishes:
         note_client(state.peaks, state, plan, now)
     if state.journal.short and not state.journal.accepts():
         raise Refusing(_DISK_FULL)
-    request, key = exchange.request, exchange.caller.key
-    yield from _reserve(state, exchange, plan)
+    return plan
+
+
+def _note(state: State, exchange: Exchange) -> None:
+    """Write the reservation of an admitted request down."""
+    request, caller = exchange.request, exchange.caller
     exchange.routed_ns = state.now_ns()
     state.journal.write(
         Reserved(
             exchange.id,
-            None if key is None else key.id,
+            None if caller.key is None else caller.key.id,
             exchange.wall_ns,
             exchange.reserved,
             (exchange.plan.steps[0].target,),
@@ -141,7 +156,7 @@ def _admission(state: State, exchange: Exchange) -> Wishes:
             request.endpoint.dialect,
         )
     )
-    if exchange.caller.batch:
+    if caller.batch:
         count_line(state, exchange)
 
 
@@ -159,25 +174,42 @@ async def admit_free(state: State, key: KeyRecord | None) -> None:
 
 
 def _reserve(state: State, exchange: Exchange, plan: Plan) -> Wishes:
-    """Reserve the most that the exchange may cost, and its tokens, as far as the key allows."""
-    request, key, served, steps = exchange.request, exchange.caller.key, exchange.served, plan.steps
+    """Reserve the most that the exchange may cost, and its tokens, as far as the key allows.
+
+    Each wish is answered with the reason to refuse it, or None.
+    """
+    request, key = exchange.request, exchange.caller.key
     if request.endpoint.free:
         yield from _take(state, exchange, 0, 0)
-        return
-    if request.endpoint.sound:
-        yield from _reserve_sound(state, exchange, steps)
-        return
-    limit = out = exchange.cap or request.max_tokens
+    elif request.endpoint.sound:
+        yield from _reserve_sound(state, exchange, plan.steps)
+    elif key is not None and state.spend is not None and key.budget_usd is not None:
+        out = _count_tokens(exchange)
+        limit = exchange.cap or request.max_tokens
+        yield from _reserve_budget(state.spend, exchange, key, None if limit is None else out)
+    else:
+        yield from _take(state, exchange, *_reserve_text(exchange, plan))
+
+
+def _count_tokens(exchange: Exchange) -> int | None:
+    """Note the tokens to reserve; returns the most of all answers, None: no limit is named."""
+    request = exchange.request
+    out = exchange.cap or request.max_tokens
     if request.answers > 1:
         out = (out or USUAL_ANSWER) * request.answers
-    tokens = exchange.reserved_tokens = request.tokens_in + (USUAL_ANSWER if out is None else out)
-    if key is not None and state.spend is not None and key.budget_usd is not None:
-        yield from _reserve_budget(state.spend, exchange, key, None if limit is None else out)
-        return
-    # Nothing depends on it but what is written down should we be killed.
-    exchange.reserved = served.targets[steps[0].target].prices.worst(request.tokens_in, out)
-    if key is not None:
-        yield from _take(state, exchange, tokens, exchange.reserved)
+    exchange.reserved_tokens = request.tokens_in + (USUAL_ANSWER if out is None else out)
+    return out
+
+
+def _reserve_text(exchange: Exchange, plan: Plan) -> tuple[int, int]:
+    """The tokens and nano-dollars of a text that no budget depends on.
+
+    Nothing depends on the money but what is written down should this process be killed.
+    """
+    out = _count_tokens(exchange)
+    prices = exchange.served.targets[plan.steps[0].target].prices
+    exchange.reserved = prices.worst(exchange.request.tokens_in, out)
+    return exchange.reserved_tokens, exchange.reserved
 
 
 def _take(state: State, exchange: Exchange, tokens: int, nano_usd: int) -> Wishes:

@@ -61,7 +61,8 @@ _COMMON: Final = (
     b"x-lightgate-policy: %b\r\nx-lightgate-cache: %b\r\n"
 )
 _TIMED: Final = (
-    b"%bx-lightgate-overhead-ms: %.3f\r\nserver-timing: gate;dur=%.3f, provider;dur=%.3f\r\n"
+    b"%bx-lightgate-target: %b\r\nx-lightgate-overhead-ms: %b\r\n"
+    b"server-timing: gate;dur=%b, provider;dur=%.3f\r\n"
 )
 _COMMENT: Final = b": keep-alive\n"
 _BLANK: Final = b"\n"  # Google's own SDKs take a comment for an answer; an empty line means nothing
@@ -568,22 +569,21 @@ class Exchange:
             common += skipped_line(self.skipped)
         if attempt is None:
             return common + dropped_so_far(self.attempts)
-        marks = attempt.marks
-        named = b"%bx-lightgate-target: %b\r\n" % (common, attempt.target.name_bytes)
         if attempt.prepared.dropped:
-            named += attempt.dropped_header()
+            common += attempt.dropped_header()
         if attempt.said_id:
-            named += b"x-lightgate-provider-request-id: %b\r\n" % attempt.said_id
+            common += b"x-lightgate-provider-request-id: %b\r\n" % attempt.said_id
         for limit in attempt.limits:
-            named += b"%b: %b\r\n" % limit
+            common += b"%b: %b\r\n" % limit
+        marks, target = attempt.marks, attempt.target.name_bytes
         sent = self.attempts[0].marks.send
         # Vectors have no token.
         seen = self.first_in_ns or marks.first or marks.last or (marks.end if attempt.ok else None)
         if sent is None or seen is None:
-            return named
+            return b"%bx-lightgate-target: %b\r\n" % (common, target)
         now, received = self.state.now_ns(), self.inbound.received_ns
-        added = (sent - received + now - seen) / MS
-        timed = _TIMED % (named, added, added, (seen - sent) / MS)
+        added = b"%.3f" % ((sent - received + now - seen) / MS)
+        timed = _TIMED % (common, target, added, added, (seen - sent) / MS)
         if request.streamed:
             return b"%bx-lightgate-ttft-ms: %.3f\r\n" % (timed, (now - received) / MS)
         if attempt.bill.nano_usd is None:

@@ -27,16 +27,14 @@ def settle(state: State, exchange: ExchangeFacts) -> Settled:
     if exchange.ceilings is not None:
         for attempt in attempts:
             attempt.cut_bill(exchange.ceilings)
-    notes = []
-    for place, attempt in enumerate(attempts):
-        notes.append(_attempt(exchange, attempt, place))
-    settled = Settled(_exchange(state, exchange), tuple(notes))
+    notes = tuple([_attempt(exchange, attempt, at) for at, attempt in enumerate(attempts)])
+    settled = Settled(_exchange(state, exchange), notes)
     state.journal.settle(settled, exchange.plan)
     if state.peaks is not None and exchange.caller.batch:
         state.peaks.ended(exchange.id)
     _teach(state, exchange)
     key = exchange.caller.key
-    if key is not None and state.spend is not None:
+    if key is not None and state.spend is not None and state.spend.counts(key.id):
         spent = sum([attempt.bill.nano_usd or 0 for attempt in attempts])
         tokens = sum([_tokens(exchange, attempt) for attempt in attempts])
         state.spend.settle(key.id, exchange.reserved, spent, exchange.reserved_tokens, tokens)
@@ -188,18 +186,20 @@ def _attempt(exchange: ExchangeFacts, attempt: Attempt, place: int) -> AttemptNo
 def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
     request, inbound, winner = exchange.request, exchange.inbound, exchange.winner
     attempts, caller, refusal = exchange.attempts, exchange.caller, exchange.refusal
-    key, overrides, plan = caller.key, caller.overrides, exchange.plan
-    called = marks = bill = paid = None
+    endpoint, key, plan = request.endpoint, caller.key, exchange.plan
+    target = called = end_ns = cost = source = paid = tokens_in = tokens_out = None
     if winner is not None:
-        called, marks, bill = winner.called, winner.marks, winner.bill
+        called, target, end_ns = winner.called, winner.step.target, winner.marks.end
+        cost, source = winner.bill.nano_usd, winner.bill.source
+    if called is not None:
+        tokens_in, tokens_out = called.tokens.tokens_in, called.tokens.out
     sent = exchange.answered or exchange.reply.finished
     if called is not None and sent and exchange.last_out_ns is not None:
         status, outcome = 200, called.outcome._value_  # what nearly every exchange comes to
     else:
         status, outcome = _status(exchange), _outcome(exchange)
-    for attempt in attempts:
-        if attempt is not winner and attempt.bill.nano_usd is not None:
-            paid = (paid or 0) + attempt.bill.nano_usd
+    if winner is None or len(attempts) > 1:
+        paid = _lost_nano(exchange)
     return ExchangeNote(
         exchange.id,
         exchange.request_id.decode("ascii"),
@@ -207,12 +207,12 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         request.model,
         plan.policy,
         plan.story if not exchange.skipped else story_of(plan, exchange.skipped),
-        None if winner is None else winner.step.target,
+        target,
         exchange.cache,
         status,
         outcome,
         None if refusal is None else refusal.message[:500],
-        request.endpoint.dialect,
+        endpoint.dialect,
         request.streamed,
         exchange.wall_ns,
         inbound.accepted_ns,
@@ -222,15 +222,15 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         attempts[0].marks.send if attempts else None,
         exchange.first_in_ns,
         exchange.first_out_ns,
-        None if marks is None else marks.end,
+        end_ns,
         exchange.last_out_ns,
         exchange.closed_ns,
-        None if called is None else called.tokens.tokens_in,
-        None if called is None else called.tokens.out,
-        None if bill is None else bill.nano_usd,
-        None if bill is None else bill.source,
+        tokens_in,
+        tokens_out,
+        cost,
+        source,
         paid,
-        caller.tags if overrides.tags is not None or key is not None else None,
+        caller.tags,
         state.worker,
         traceparent_of(caller.passed) if caller.passed else None,
         plan.predicted_ttft_ns,
@@ -239,6 +239,16 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         plan.in_flight,
         state.prints.of(request, "" if key is None else key.id),
     )
+
+
+def _lost_nano(exchange: ExchangeFacts) -> int | None:
+    """The price of the attempts that did not win; None where no such price is known."""
+    prices = [
+        attempt.bill.nano_usd
+        for attempt in exchange.attempts
+        if attempt is not exchange.winner and attempt.bill.nano_usd is not None
+    ]
+    return sum(prices) if prices else None
 
 
 def _outcome(exchange: ExchangeFacts) -> str:

@@ -13,6 +13,7 @@ import contextlib
 import os
 import secrets
 from hashlib import blake2b
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from lightgate.route.prompt.cache_key import TELLING, may_share
@@ -27,6 +28,9 @@ LONGEST: Final = 64 * 1024  # bytes of a body: some 70 us of hashing
 EXACT: Final = 1  # the bit of a request that `cache = { mode = "exact" }` would take
 _KEY_BYTES: Final = 32
 _MOST_BEGUN: Final = 1024  # tenants; then the table begins anew
+_ELSEWHERE: Final = frozenset(("gemini", "openai-embeddings"))  # have their temperature elsewhere
+_INEXACT: Final = ~EXACT
+_signed: Final = Struct(">q").unpack
 
 
 class PromptPrints:
@@ -67,19 +71,19 @@ class PromptPrints:
 
     def of(self, request: ClientRequest, tenant: str) -> int | None:
         """Return the fingerprint of a request; None where an equal one may want another answer."""
-        body, dialect = request.body, request.endpoint.dialect
+        body, fields = request.body, request.fields
         if request.found is not None or not body or len(body) > LONGEST or request.form is not None:
             return None
-        fields = request.fields
-        if not TELLING.isdisjoint(fields) and not may_share(dialect, fields, "any"):
-            return None
-        # Most requests name no temperature; only Gemini has it elsewhere.
-        named = "temperature" in fields or dialect in {"gemini", "openai-embeddings"}
-        exact = named and may_share(dialect, fields, "exact")
+        dialect, exact = request.endpoint.dialect, False
+        if dialect in _ELSEWHERE or not TELLING.isdisjoint(fields):  # most name nothing of that
+            if not may_share(dialect, fields, "any"):
+                return None
+            named = "temperature" in fields or dialect in _ELSEWHERE
+            exact = named and may_share(dialect, fields, "exact")
         digest = (self._begun.get(tenant) or self._begin(tenant)).copy()
         digest.update(body)
-        found = int.from_bytes(digest.digest(), "big", signed=True)
-        return found | EXACT if exact else found & ~EXACT
+        found: int = _signed(digest.digest())[0]
+        return found | EXACT if exact else found & _INEXACT
 
     def _begin(self, tenant: str) -> blake2b:
         """The hash of what comes before a tenant's bodies."""

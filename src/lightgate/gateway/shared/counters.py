@@ -150,6 +150,10 @@ class SharedCounters(SpendCounters):
                 self.settle(key.id, nano_usd, 0, tokens, 0)
             raise
 
+    def counts(self, key_id: str) -> bool:
+        """Whether anything is counted for this key, here or in the store."""
+        return key_id in self._shares or super().counts(key_id)
+
     def settle(
         self,
         key_id: str,

@@ -180,6 +180,10 @@ class SpendCounters:
         lease.held = held
         return None
 
+    def counts(self, key_id: str) -> bool:
+        """Whether anything is counted for this key here."""
+        return key_id in self._leases
+
     def settle(
         self,
         key_id: str,

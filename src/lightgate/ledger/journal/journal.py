@@ -19,8 +19,8 @@ import mmap
 import os
 import struct
 import sys
-import zlib
 from typing import TYPE_CHECKING, Final, Self
+from zlib import crc32
 
 import msgspec
 
@@ -41,6 +41,7 @@ SPARE_BYTES: Final = 2 * 1024 * 1024  # ahead of the notes: about two thousand e
 _UNBORN: Final = ".new"  # ends the name of a file that is not found yet
 _HEAD: Final = struct.Struct("<II")  # payload bytes, and their crc32, which starts from the length
 HEAD_BYTES: Final = _HEAD.size
+_LITTLE: Final = sys.byteorder == "little"
 _ALIGN: Final = 8  # a head is stored as one aligned word
 _PADDINGS: Final = tuple(bytes(size) for size in range(_ALIGN))
 _BLOCK: Final = 1024 * 1024  # read at once
@@ -204,9 +205,11 @@ class _Mapped:
         mapped = self._map
         if mapped is None:
             raise OSError(errno.EBADF, "the file is closed")
-        mapped[start + HEAD_BYTES : start + HEAD_BYTES + length] = payload
-        head = _HEAD.pack(length, zlib.crc32(payload, length))
-        self._words[start // _ALIGN] = int.from_bytes(head, sys.byteorder)
+        first = start + HEAD_BYTES
+        mapped[first : first + length] = payload
+        # The head as one number, whose bytes are those of _HEAD.
+        head = crc32(payload, length) << 32 | length
+        self._words[start // _ALIGN] = head if _LITTLE else _swapped(head)
         self.size = end
 
     def close(self) -> None:
@@ -246,6 +249,11 @@ class _Mapped:
             self._map = None
 
 
+def _swapped(word: int) -> int:
+    """The number whose bytes, on a machine that stores the highest first, are those of a head."""
+    return int.from_bytes(word.to_bytes(HEAD_BYTES, "little"), "big")
+
+
 class Frames:
     """Reads a file's notes from an offset; after the last one says what stopped it.
 
@@ -263,7 +271,7 @@ class Frames:
 
     def __iter__(self) -> Iterator[tuple[Note, int]]:
         self.torn = self.damaged = False
-        unpack, crc32, decode = _HEAD.unpack_from, zlib.crc32, _DECODER.decode
+        unpack, decode = _HEAD.unpack_from, _DECODER.decode
         with self._path.open("rb") as file:
             file.seek(self.offset)
             data, at, size = b"", 0, 0

@@ -258,8 +258,7 @@ class Form:
         self.in_flight += 1
         if began_ns:
             self.cold.began(began_ns, alone=self.in_flight == 1)
-            flying = self.flying(began_ns) if self.shared else self.in_flight
-            self.waiting[began_ns] = round(flying)
+            self.waiting[began_ns] = round(self.flying(began_ns)) if self.shared else self.in_flight
         self.load = 1.0 if self.speed_seen >= TRIALS else self._newcomer()
         if self.load != 1.0:
             self.watched = True

@@ -5,9 +5,13 @@ A parser is made once for a connection: making one costs more than parsing a sma
 
 from __future__ import annotations
 
+from typing import Final
+
 import httptools
 
 Headers = list[tuple[bytes, bytes]]  # names in lower case
+_BODILESS: Final = frozenset((204, 304))
+_FRAMING: Final = frozenset((b"content-encoding", b"content-length", b"transfer-encoding"))
 
 
 class ResponseParser:
@@ -21,6 +25,7 @@ class ResponseParser:
         "_parser",
         "bodies",
         "chunked",
+        "coded",
         "complete",
         "feed",
         "framed",
@@ -28,6 +33,7 @@ class ResponseParser:
         "keep_alive",
         "on_body",
         "pieces",
+        "size",
         "status",
         "strange",
         "version",
@@ -49,6 +55,8 @@ class ResponseParser:
         self.complete = False
         self.framed = False  # the answer says where it ends
         self.chunked = False  # ... by a last chunk
+        self.coded = False  # its body, or its way here, may have a coding that is not known
+        self.size = 0  # bytes of the headers
         self.keep_alive = False
         self.version = ""  # of HTTP
         self.pieces = 0  # of the body, once something follows it
@@ -66,12 +74,17 @@ class ResponseParser:
         if self.complete:  # a second answer: `strange` ends the roundtrip
             return
         if status >= 200:
-            self.framed = status in {204, 304}
-            for name, _ in self.headers:
-                if name == b"content-length":
-                    self.framed = True
-                elif name == b"transfer-encoding":
-                    self.framed = self.chunked = True
+            framed, size = status in _BODILESS, 0
+            for name, value in self.headers:
+                size += len(name) + len(value) + 4
+                if name in _FRAMING:
+                    if name == b"content-length":
+                        framed = True
+                    elif name == b"transfer-encoding":
+                        framed = self.chunked = True
+                    if name != b"content-length" and value != b"chunked":
+                        self.coded = True
+            self.framed, self.size = framed, size
             self.status = status
             self.version = self._parser.get_http_version()
             return

@@ -286,14 +286,14 @@ class Roundtrip:
         response, marks = self._response, self.request.marks
         exact = marks.stamp_source == "kernel" and not response.bodies
         marks.headers_since = stamp if exact else since
-        self._bare = size = 0
-        if response.version not in {"1.1", "1.0"}:
+        self._bare = 0
+        if response.version != "1.1" and response.version != "1.0":  # noqa: PLR1714 - for every answer
             raise self._refused(_not_http(self.request.origin.authority))
-        for name, value in response.headers:
-            size += len(name) + len(value) + 4
-            if name in _CODINGS and value != b"chunked":
-                self._check_coding(name, value.lower())
-        if size > HEAD_LIMIT:
+        if response.coded:
+            for name, value in response.headers:
+                if name in _CODINGS and value != b"chunked":
+                    self._check_coding(name, value.lower())
+        if response.size > HEAD_LIMIT:
             raise self._refused(self._too_bare("headers"))
         self.request.taker.on_head(response.status, response.headers, stamp)
         if self.over:  # the taker cancelled

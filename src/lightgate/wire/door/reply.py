@@ -29,6 +29,7 @@ _COPIED: Final = (
     262_144  # bytes of a body that are put behind the head, for one write instead of two
 )
 _BODILESS: Final = frozenset((204, 304))
+_WHOLE: Final = b"HTTP/1.1 200 OK\r\n%bdate: %b\r\ncontent-length: %d\r\n\r\n%b"
 
 
 class DoorTerms(Protocol):
@@ -173,18 +174,37 @@ class Reply:
 
     def whole(self, status: int, headers: Iterable[Header] | bytes, body: bytes) -> None:
         """Send a complete answer in one write; headers are as for `start`."""
-        head = self._head(status, headers, len(body))
-        self.finished = True
         connection = self._connection
-        if self._mute:
-            connection.link.write(head)
-        elif len(body) <= _COPIED:
-            connection.link.write(head + body)
+        if type(headers) is bytes and status == 200 and self._is_plain(len(body)):
+            _check_lines(headers, headers.count(b"\r\n"))
+            self._left = len(body)
+            self.started = self.finished = True
+            date = connection.service.date()
+            connection.link.write(_WHOLE % (headers, date, len(body), body))
         else:
-            connection.link.write(head)
-            connection.link.write(body)
+            head = self._head(status, headers, len(body))
+            self.finished = True
+            if self._mute:
+                connection.link.write(head)
+            elif len(body) <= _COPIED:
+                connection.link.write(head + body)
+            else:
+                connection.link.write(head)
+                connection.link.write(body)
         self.on_lost = None
         connection.replied(self)
+
+    def _is_plain(self, size: int) -> bool:
+        """Whether a head needs nothing but the handler's lines, a date and a length."""
+        return (
+            self.keep_alive
+            and self._minor == 1
+            and not self._mute
+            and not self.extra
+            and not self.started
+            and not self._connection.service.closing
+            and size <= _COPIED
+        )
 
     def abort(self) -> None:
         """Close the socket in this turn of the loop."""
@@ -235,8 +255,7 @@ class Reply:
             lines += self.extra.count(b"\r\n") - 1
         self._frame(status, length, parts)
         head = b"".join(parts)
-        if len(head.translate(None, PLAIN)) != 2 * (len(parts) + lines):
-            raise ValueError("A header value holds a line end or a control character.")
+        _check_lines(head, len(parts) + lines)
         self.started = True
         self._mute = self._mute or status in _BODILESS
         return head + b"\r\n"
@@ -269,3 +288,9 @@ class Reply:
             parts.append(b"connection: close\r\n")
         elif self._minor == 0:
             parts.append(b"connection: keep-alive\r\n")
+
+
+def _check_lines(lines: bytes, count: int) -> None:
+    """See that lines have no other line end or control character than their own `count` ends."""
+    if len(lines.translate(None, PLAIN)) != 2 * count:
+        raise ValueError("A header value holds a line end or a control character.")

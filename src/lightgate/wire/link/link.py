@@ -139,13 +139,14 @@ class ReadLink(asyncio.Protocol):
 
         Only where the socket is ours to use (a client's, without TLS) and nothing is queued before.
         """
-        if not self.is_open or self._transport is None or not data:
+        transport = self._transport
+        if transport is None or not self.is_open or not data:
             return
-        if len(data) > SLICE or self._held:
+        if self._held or len(data) > SLICE:
             self._hold(memoryview(data))
             return
         sock = self._plain
-        if sock is not None and not self._transport.get_write_buffer_size():
+        if sock is not None and not transport.get_write_buffer_size():
             try:
                 sent = sock.send(data)
             except (BlockingIOError, InterruptedError):
@@ -154,9 +155,9 @@ class ReadLink(asyncio.Protocol):
                 sent = 0  # the transport meets the same error and reports it in its own way
             if sent == len(data):
                 return
-            self._transport.write(memoryview(data)[sent:])  # a large rest is not copied
+            transport.write(memoryview(data)[sent:])  # a large rest is not copied
             return
-        self._transport.write(data)
+        transport.write(data)
 
     def _hold(self, data: memoryview) -> None:
         """Send a large body in slices, one in each turn of the loop."""
@@ -256,9 +257,9 @@ class ReadLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Stamp first, then everything else."""
         stamp = time.monotonic_ns()
-        if self.peer is not None:
-            since = 0 if self._lag is None else self._lag.since(stamp)
-            self.peer.on_read(data, stamp, since)
+        peer = self.peer
+        if peer is not None:
+            peer.on_read(data, stamp, 0 if self._lag is None else self._lag.since(stamp))
             if len(data) >= FULL_READ and not self._resting:
                 self._rest()
 
