@@ -287,9 +287,8 @@ class Exchange:
         state.learned.observer.began(attempt.step.target, now)
         total_s = (self.due_ns - now) / NS
         connect_s = min(CONNECT_S, total_s)
-        attempt.start(
-            state.client, Deadlines(connect_s, None, self.alias.idle_timeout_ns / NS, total_s)
-        )
+        idle_s = self.alias.idle_timeout_ns / NS
+        attempt.start(state.client, Deadlines(connect_s, None, idle_s, total_s))
 
     def over(self, attempt: Attempt) -> None:
         """Go on after an attempt of the serial way: to its end, to the next step, or give up."""

@@ -111,37 +111,34 @@ def settle_free(
 
 def _teach(state: State, exchange: ExchangeFacts) -> None:
     """Tell the hedge budgets and the expected lengths what the whole exchange says."""
-    winner, alias = exchange.winner, exchange.alias
+    winner, alias, plan, learned = exchange.winner, exchange.alias, exchange.plan, state.learned
+    key = exchange.caller.key
+    key_id = "" if key is None else key.id
     lost = won = 0
     for attempt in exchange.attempts:
         if attempt is winner or attempt.rejected:  # a tier's answer is paid for, whoever asks again
             won += attempt.bill.nano_usd or 0
         else:
             lost += attempt.bill.nano_usd or 0
-    state.learned.spent_nano += won + lost
-    plan = exchange.plan
+    learned.spent_nano += won + lost
     if plan is not alias.in_order:  # a plan that a budget had no part in
-        key = exchange.caller.key
-        key_id = "" if key is None else key.id
         premium = 0.0
         if winner is not None and winner.step.role in {"hedge", "racer"}:
             by_step = winner.step.stands_by
             premium = won * (plan.premium if by_step is None else by_step.premium)
-        state.learned.observer.settled(key_id, plan, exchange.beside, won, lost, premium)
+        learned.observer.settled(key_id, plan, exchange.beside, won, lost, premium)
     if alias.slo is not None:
         _judge(state, exchange)
-    if winner is not None and winner.called is not None and winner.called.error is None:
-        if winner.called.tokens.out:
-            who = exchange.caller.key
-            state.learned.lengths.saw(
-                alias.name, "" if who is None else who.id, exchange.size, winner.called.tokens.out
-            )
-        if not winner.called.streamed and len(plan.steps) > 1 and winner.marks.end is not None:
-            times = state.learned.whole_times
-            times.saw(winner.step.target, winner.marks.end - winner.began_ns)
+    called = None if winner is None else winner.called
+    if winner is not None and called is not None and called.error is None:
+        target, tokens, end_ns = winner.step.target, called.tokens.out, winner.marks.end
+        if tokens:
+            learned.lengths.saw(alias.name, key_id, exchange.size, tokens)
+        if not called.streamed and len(plan.steps) > 1 and end_ns is not None:
+            learned.whole_times.saw(target, end_ns - winner.began_ns)
         session = exchange.caller.session if exchange.caller.overrides.session else None
         if session is not None:
-            state.learned.forms.stick(session, winner.step.target, state.now_ns())
+            learned.forms.stick(session, target, state.now_ns())
 
 
 def _judge(state: State, exchange: ExchangeFacts) -> None:

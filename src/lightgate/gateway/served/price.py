@@ -130,15 +130,17 @@ class TokenPrices:
             return NO_BILL
         if tokens.tokens_in > self._above:
             return self._of(tokens.tokens_in).bill(tokens)
-        cached, written = tokens.cached or 0, tokens.cache_write or 0
-        fresh = tokens.tokens_in - cached - written
-        if fresh < 0:
-            return NO_BILL  # the provider's counts contradict each other
-        if tokens.tier not in USUAL_TIERS:
-            return self._tiered(tokens, fresh)
-        pico = fresh * self._in + cached * self._cached + written * self._written
-        if tokens.cache_write_1h:
-            pico += min(written, tokens.cache_write_1h) * (self._written_1h - self._written)
+        pico = tokens.tokens_in * self._in
+        if tokens.cached or tokens.cache_write or tokens.tier is not None:
+            cached, written = tokens.cached or 0, tokens.cache_write or 0
+            fresh = tokens.tokens_in - cached - written
+            if fresh < 0:
+                return NO_BILL  # the provider's counts contradict each other
+            if tokens.tier not in USUAL_TIERS:
+                return self._tiered(tokens, fresh)
+            pico = fresh * self._in + cached * self._cached + written * self._written
+            if tokens.cache_write_1h:
+                pico += min(written, tokens.cache_write_1h) * (self._written_1h - self._written)
         source = "estimated" if tokens.source == "estimate" else self.source
         nano = (pico + tokens.out * self._out + 500) // 1000 + self._request
         return Bill(nano + self.called(tokens) if tokens.calls else nano, source, self.as_of)
@@ -278,8 +280,17 @@ def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tok
     bytes. An answer is no longer than its limit, a visible token has at least a byte, and a count
     that is cut down becomes an estimate.
     """
-    changes: dict[str, Any] = {}
     out, reasoning = tokens.out, tokens.reasoning or 0
+    if (  # what nearly every answer says
+        not reasoning
+        and (out or 0) <= (USUAL_ANSWER if asked is None else asked)
+        and (tokens.streamed or 0) <= received
+        and (tokens.tokens_in or 0) <= MOST_GIVEN
+        and not tokens.cached
+        and not tokens.cache_write
+    ):
+        return tokens
+    changes: dict[str, Any] = {}
     if out is not None:
         ceiling = max(received, USUAL_ANSWER) if asked is None else asked
         ceiling += SLACK + min(reasoning, MOST_REASONED)

@@ -43,6 +43,8 @@ _HEAD: Final = struct.Struct("<II")  # payload bytes, and their crc32, which sta
 HEAD_BYTES: Final = _HEAD.size
 _LITTLE: Final = sys.byteorder == "little"
 _ALIGN: Final = 8  # a head is stored as one aligned word
+_ROUNDED: Final = HEAD_BYTES + _ALIGN - 1  # added to a payload's length, before ...
+_WORDS: Final = -_ALIGN  # ... this leaves whole words of it
 _PADDINGS: Final = tuple(bytes(size) for size in range(_ALIGN))
 _BLOCK: Final = 1024 * 1024  # read at once
 
@@ -199,7 +201,7 @@ class _Mapped:
     def append(self, payload: bytes) -> None:
         """Copy a frame in, its head last; OSError when the disk gives no room."""
         start, length = self.size, len(payload)
-        end = start + ((HEAD_BYTES + length + _ALIGN - 1) & -_ALIGN)
+        end = start + (length + _ROUNDED & _WORDS)
         if end > self._ahead:
             self.grow(end)
         mapped = self._map

@@ -36,5 +36,7 @@ class WholeTimes:
 
     def limit_ns(self, target: str) -> int | None:
         """How long to wait for an answer while there is another target; None: not known yet."""
-        longest, count = self._longest.get(target, (0.0, 0))
-        return None if count < ENOUGH else max(LEAST_NS, int(TIMES * longest))
+        known = self._longest.get(target)
+        if known is None or known[1] < ENOUGH:
+            return None
+        return max(LEAST_NS, int(TIMES * known[0]))

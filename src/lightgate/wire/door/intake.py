@@ -84,12 +84,20 @@ class Intake:
 
     def take(self, data: bytes, stamp: int) -> bytes | None:
         """Take a read; None while the request is incomplete, else the bytes after it."""
-        if self.phase == BODY:
-            return self._take_body(data)
         if self.phase == IDLE:
             self.first_ns = stamp
-        else:
-            data = self._buffer + data
+            repeat = self._repeat
+            if repeat is not None and data.startswith(repeat.before):
+                rest = self._take_again(data, repeat)
+                if rest is not None:
+                    return rest
+            return self._take_head(data)
+        if self.phase == BODY:
+            return self._take_body(data)
+        return self._take_head(self._buffer + data)
+
+    def _take_head(self, data: bytes) -> bytes | None:
+        """Take all that has come of a request up to now; None while its head is incomplete."""
         # One empty line before a request is tolerated (RFC 9112, 2.2).
         start = 2 if data.startswith(b"\r\n") else 0
         end = data.find(b"\r\n\r\n", max(self._scanned - 3, start)) + 4
@@ -119,6 +127,24 @@ class Intake:
                 self.body = data[end:past]
                 return data[past:]
         return self._begin_body(self.head, length, data[end:])
+
+    def _take_again(self, data: bytes, repeat: Repeat) -> bytes | None:
+        """Take a whole request whose head is the last one's, but for the number of its length.
+
+        None where there is more to look at: nothing has been taken then.
+        """
+        before, after = repeat
+        at = len(before)
+        stop = data.find(b"\r", at, at + LENGTH_DIGITS + 1)
+        digits = data[at:stop]
+        if stop <= at or not digits.isdigit() or not data.startswith(after, stop):
+            return None
+        limits, length, end = self._limits, int(digits), stop + len(after)
+        past = end + length
+        if end > limits.head_bytes or length > limits.body_bytes or past > len(data):
+            return None
+        self.body = data[end:past]
+        return data[past:]
 
     def drop(self) -> None:
         """Let go of what is unfinished."""

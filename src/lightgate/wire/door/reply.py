@@ -174,37 +174,30 @@ class Reply:
 
     def whole(self, status: int, headers: Iterable[Header] | bytes, body: bytes) -> None:
         """Send a complete answer in one write; headers are as for `start`."""
-        connection = self._connection
-        if type(headers) is bytes and status == 200 and self._is_plain(len(body)):
+        connection, size = self._connection, len(body)
+        if (  # what nearly every answer is: lines of the handler's, a date and a length
+            status == 200
+            and type(headers) is bytes
+            and self.keep_alive
+            and self._minor == 1
+            and size <= _COPIED
+            and not (self._mute or self.extra or self.started or connection.service.closing)
+        ):
             _check_lines(headers, headers.count(b"\r\n"))
-            self._left = len(body)
             self.started = self.finished = True
-            date = connection.service.date()
-            connection.link.write(_WHOLE % (headers, date, len(body), body))
+            connection.link.write(_WHOLE % (headers, connection.service.date(), size, body))
         else:
-            head = self._head(status, headers, len(body))
+            head = self._head(status, headers, size)
             self.finished = True
             if self._mute:
                 connection.link.write(head)
-            elif len(body) <= _COPIED:
+            elif size <= _COPIED:
                 connection.link.write(head + body)
             else:
                 connection.link.write(head)
                 connection.link.write(body)
         self.on_lost = None
         connection.replied(self)
-
-    def _is_plain(self, size: int) -> bool:
-        """Whether a head needs nothing but the handler's lines, a date and a length."""
-        return (
-            self.keep_alive
-            and self._minor == 1
-            and not self._mute
-            and not self.extra
-            and not self.started
-            and not self._connection.service.closing
-            and size <= _COPIED
-        )
 
     def abort(self) -> None:
         """Close the socket in this turn of the loop."""
