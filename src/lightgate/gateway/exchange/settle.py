@@ -227,7 +227,7 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         cost,
         source,
         paid,
-        caller.tags,
+        caller.tags if key is not None or caller.overrides.tags is not None else None,
         state.worker,
         traceparent_of(caller.passed) if caller.passed else None,
         plan.predicted_ttft_ns,

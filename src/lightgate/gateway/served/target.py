@@ -8,11 +8,12 @@ from urllib.parse import quote
 from lightgate.dialect.anthropic.raw_predict import raw_path
 from lightgate.dialect.registry import DIALECTS, counterpart, dialect_for
 from lightgate.errors import UsageError
+from lightgate.gateway.request.body import Written
 from lightgate.gateway.request.writer import BodyWriter
 from lightgate.gateway.served.price import MOST_ANSWERED
 from lightgate.provider.cloud.signer import Ask
 from lightgate.provider.generations import generation_of
-from lightgate.provider.prepare import NO_FORMS, Prepared, head_block, without_secrets
+from lightgate.provider.prepare import Prepared, head_block, without_secrets
 from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
@@ -37,8 +38,10 @@ class ServedTarget:
         "_instance",
         "_native",
         "_origin",
+        "_quirks",
         "_root",
         "_secrets",
+        "_signer",
         "_ways",
         "abort_stops_billing",
         "longest_answer",
@@ -73,7 +76,8 @@ class ServedTarget:
             if one.family == provider.dialect and provider.has_endpoint(one.kind)
         }
         self._ways: dict[tuple[str, str, bool], tuple[Dialect, bytes]] = {}
-        self._secrets = target.secrets
+        self._secrets, self._signer = target.secrets, target.signer
+        self._quirks = provider.quirks
         generation = generation_of(provider.dialect, target.model)
         self.writer = BodyWriter(target.model, provider.title, provider.quirks, generation)
         # In tokens, where a request names no limit; no model answers at greater length than it
@@ -133,39 +137,35 @@ class ServedTarget:
         if way is None:
             way = self._way(endpoint, streamed)
         dialect, head = way
-        dropped: tuple[str, ...] = ()
-        forms = NO_FORMS
-        target = self.target
-        pieces: Pieces = ()
-        digest = ""
         if request.form is not None:
-            body, pieces = b"", request.form.addressed(target.model)
+            pieces = request.form.addressed(self.target.model)
+            written = Written(b"", pieces=pieces)
             extra = request.form.content_type + extra
+        elif request.written is not None:
+            found = request.written[self.target.name, streamed]
+            if isinstance(found, UsageError):
+                raise found
+            written = found
+        elif endpoint.dialect == dialect.name:
+            written = self.writer.same(request, dialect, cap, streamed, untranslatable)
         else:
-            if request.written is not None:
-                written = request.written[target.name, streamed]
-                if isinstance(written, UsageError):
-                    raise written
-                pieces, digest = written.pieces, written.digest
-            elif endpoint.dialect == dialect.name:
-                written = self.writer.same(request, dialect, cap, streamed, untranslatable)
-            else:
-                written = self.writer.translated(request, dialect, cap, streamed, untranslatable)
-            body, dropped, forms = written.body, written.dropped, written.forms
-        if target.signer is not None:
+            written = self.writer.translated(request, dialect, cap, streamed, untranslatable)
+        body, pieces, secrets, signer = written.body, written.pieces, self._secrets, self._signer
+        if signer is not None:
             form = request.form
             line = _JSON_LINE if form is None else form.content_type
-            extra += self._signed(target.signer, head, line, pieces or (body,), digest)
+            extra += self._signed(signer, head, line, pieces or (body,), written.digest)
+            secrets = self.target.secrets
         size = sum(map(len, pieces)) if pieces else len(body)
         return Prepared(
             self._origin,
             b"%b%d\r\n%b\r\n%b" % (head, size, extra, body),
             dialect,
-            target.provider.quirks,
+            self._quirks,
             streamed,
-            self._secrets if target.signer is None else target.secrets,
-            dropped,
-            forms,
+            secrets,
+            written.dropped,
+            written.forms,
             pieces,
         )
 

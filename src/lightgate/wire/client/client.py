@@ -144,8 +144,11 @@ class Client:
             connection.answered = True
             link.peer = connection
             self._release(connection)
-        else:
-            self._drop(connection)
+            over = trip.request.over
+            del trip.request  # its taker holds the roundtrip
+            over(None)
+            return
+        self._drop(connection)
         again = isinstance(error, PeerReset) and error.early and not trip.request.once
         if again and connection.pooled:
             pool = self._pools.get(connection.origin)

@@ -33,7 +33,6 @@ class ResponseParser:
         "keep_alive",
         "on_body",
         "pieces",
-        "size",
         "status",
         "strange",
         "version",
@@ -56,7 +55,6 @@ class ResponseParser:
         self.framed = False  # the answer says where it ends
         self.chunked = False  # ... by a last chunk
         self.coded = False  # its body, or its way here, may have a coding that is not known
-        self.size = 0  # bytes of the headers
         self.keep_alive = False
         self.version = ""  # of HTTP
         self.pieces = 0  # of the body, once something follows it
@@ -74,23 +72,25 @@ class ResponseParser:
         if self.complete:  # a second answer: `strange` ends the roundtrip
             return
         if status >= 200:
-            framed, size = status in _BODILESS, 0
+            self.framed = status in _BODILESS
             for name, value in self.headers:
-                size += len(name) + len(value) + 4
                 if name in _FRAMING:
-                    if name == b"content-length":
-                        framed = True
-                    elif name == b"transfer-encoding":
-                        framed = self.chunked = True
-                    if name != b"content-length" and value != b"chunked":
-                        self.coded = True
-            self.framed, self.size = framed, size
+                    self._frame(name, value)
             self.status = status
             self.version = self._parser.get_http_version()
             return
         self.headers = []
         if status == 101 or status < 100:
             self.strange = status or 1
+
+    def _frame(self, name: bytes, value: bytes) -> None:
+        if name == b"content-length":
+            self.framed = True
+            return
+        if name == b"transfer-encoding":
+            self.framed = self.chunked = True
+        if value != b"chunked":
+            self.coded = True
 
     def on_message_complete(self) -> None:
         """Note that the answer is whole."""

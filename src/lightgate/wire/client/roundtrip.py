@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _CODINGS: Final = frozenset((b"content-encoding", b"transfer-encoding"))
 _FAR_S: Final = 1e9  # longer than any deadline
 HEAD_LIMIT: Final = 64 * 1024  # also for what stands between two pieces of a body, and trailers
+_SURELY_SHORT: Final = HEAD_LIMIT // 2  # bytes, whose headers are within the limit as they count
 _MISSED: Final = {
     "total": "did not finish in time",
     "first_byte": "sent nothing in time",
@@ -293,8 +294,10 @@ class Roundtrip:
             for name, value in response.headers:
                 if name in _CODINGS and value != b"chunked":
                     self._check_coding(name, value.lower())
-        if response.size > HEAD_LIMIT:
-            raise self._refused(self._too_bare("headers"))
+        if self.bytes_in > _SURELY_SHORT:
+            size = sum([len(name) + len(value) + 4 for name, value in response.headers])
+            if size > HEAD_LIMIT:
+                raise self._refused(self._too_bare("headers"))
         self.request.taker.on_head(response.status, response.headers, stamp)
         if self.over:  # the taker cancelled
             response.bodies.clear()
