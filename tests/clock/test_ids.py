@@ -80,3 +80,11 @@ def test_the_bits_of_an_id() -> None:
     assert int(first.replace("-", "")[16:], 16) == 1 << 63 | (tail & (1 << 62) - 1)
     clock.ns -= 1_000_000  # the wall clock goes back: the next id is a random step further
     assert ids.new() == "01234567-89ab-7fed-b2ea-61da4fa4fcca"
+
+
+def test_a_full_lower_part_of_the_tail_counts_on_in_the_upper_one() -> None:
+    # The last 62 bits of the tail are ones, the 12 before them are 0x001.
+    bits = iter([0x001F_FFFF_FFFF_FFFF, 0xFFFF, 5 << 32, 0])
+    ids = Ids(ManualClock(wall_ns=0x0123_4567_89AB * 1_000_000), lambda _: next(bits))
+    assert ids.new() == "01234567-89ab-7001-bfff-ffffffffffff"
+    assert ids.new() == "01234567-89ab-7002-8000-000000000005"

@@ -56,3 +56,22 @@ def test_the_systems_clock_never_goes_back() -> None:
 def test_what_we_ended_ourselves_is_no_failure(outcome: Outcome) -> None:
     ours = {Outcome.OK, Outcome.CANCELLED, Outcome.CUT}
     assert outcome.is_failure is (outcome not in ours)
+
+
+def test_attempts_without_a_burst_share_columns_that_nothing_can_be_written_into() -> None:
+    silent, spoke = Marks(), Marks()
+    for name in Marks.__slots__:
+        if name.startswith("burst_"):
+            with pytest.raises(BufferError):
+                getattr(silent, name).append(1)
+    spoke.burst(100, 90, 1, 4, 2, 1)
+    assert [len(getattr(spoke, name)) for name in Marks.__slots__ if "burst_" in name] == [1] * 6
+    assert [len(getattr(silent, name)) for name in Marks.__slots__ if "burst_" in name] == [0] * 6
+    assert silent.burst_ns.tobytes() == b""
+
+
+def test_a_first_token_that_is_known_already_stays() -> None:
+    marks = Marks()
+    marks.first = 50
+    marks.burst(100, 90, 1, 4)
+    assert (marks.first, marks.first_since, marks.last) == (50, None, 100)

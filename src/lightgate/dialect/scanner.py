@@ -235,10 +235,13 @@ class Scanner(Listener):
         refusal: Any = None,  # noqa: ARG002
     ) -> None:
         """Note a finish reason; the first one wins, and null is none."""
-        if not isinstance(word, str) or word.lower() in SILENT:
+        if not isinstance(word, str):
+            return
+        finishes = self._reader.finishes
+        if word not in finishes and word.lower() in SILENT:
             return
         self._plain = False
-        if word.lower() not in self._reader.finishes:
+        if word not in finishes and word.lower() not in finishes:
             word = clean(word, CODE_LIMIT)  # it goes into records and messages
             if word.lower() in BROKEN_FINISHES:
                 self.fail(Fault(word, f"The provider ended the answer with {word!r}."))

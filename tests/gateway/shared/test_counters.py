@@ -57,6 +57,12 @@ async def test_a_budget_for_100_of_1000_at_once_over_four_machines_is_met_exactl
     assert await crowd(four, record, 50, nano_usd=CENT) == {"": 4, "budget": 46}
 
 
+async def test_only_a_key_with_limits_is_counted(machines: Machines) -> None:
+    free, paid = key(), key(budget_usd=Decimal(1))
+    (alone,) = machines(1, paid, free)
+    assert (alone.counters.counts(paid.id), alone.counters.counts(free.id)) == (True, False)
+
+
 async def test_a_machine_that_joins_is_let_in_at_once_by_the_one_that_was_alone(
     machines: Machines,
 ) -> None:

@@ -50,6 +50,14 @@ def test_a_key_without_limits_never_touches_the_file(spend: SpendCounters) -> No
     assert spend.standing(free.id) is None
 
 
+def test_only_a_key_with_limits_is_counted(spend: SpendCounters) -> None:
+    free, paid = key(), key(budget_usd=Decimal(1))
+    spend.add((free, paid))
+    assert (spend.counts(free.id), spend.counts(paid.id), spend.counts("nobody's")) == (
+        False, True, False,
+    )  # fmt: skip
+
+
 def test_a_budget_is_reserved_then_spent(spend: SpendCounters) -> None:
     one = key(budget_usd=Decimal(1))
     assert spend.admit(one, NOON, 0, DOLLAR * 6 // 10) is None

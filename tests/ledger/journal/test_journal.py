@@ -25,6 +25,7 @@ from lightgate.ledger.journal.journal import (
     Journal,
     JournalFailed,
     _Mapped,
+    _swapped,
     alive,
     journals,
     life_of,
@@ -461,3 +462,8 @@ def test_room_is_taken_from_the_first_byte_on(
     file.append(b"z")
     assert len(taken) == count + 1
     file.close()
+
+
+def test_a_head_has_the_same_bytes_on_a_machine_that_stores_the_highest_first() -> None:
+    word = 0x0102_0304_0506_0708
+    assert _swapped(word).to_bytes(8, "big") == word.to_bytes(8, "little")

@@ -291,3 +291,29 @@ def test_the_usual_limits() -> None:
     assert (usual.head_bytes, usual.headers, usual.body_bytes) == (32768, 100, 10 << 20)
     assert (usual.idle_s, usual.head_s, usual.body_s, usual.write_s) == (75.0, 10.0, 60.0, 30.0)
     assert (usual.linger_s, usual.queue_bytes, usual.body_hint) == (2.0, 65536, "")
+
+
+def test_a_repeated_head_with_more_digits_has_the_same_limits() -> None:
+    again = HEADS.replace(b": 5", b": 05") + b"hello"
+    fits = intake(head_bytes=len(HEADS) + 1)
+    assert (fits.take(WHOLE, 1), fits.take(again, 2), fits.body) == (b"", b"", b"hello")
+    tight = intake(head_bytes=len(HEADS))
+    assert tight.take(WHOLE, 1) == b""
+    with pytest.raises(RequestError) as caught:
+        tight.take(again, 2)
+    assert caught.value.status == 431
+    small = intake(body_bytes=5)
+    assert small.take(WHOLE, 1) == b""
+    with pytest.raises(RequestError) as caught:
+        small.take(WHOLE.replace(b": 5", b": 6") + b"!", 2)
+    assert caught.value.status == 413
+
+
+@pytest.mark.parametrize("at", range(1, len(WHOLE)))
+def test_a_repeated_request_may_be_cut_anywhere(at: int) -> None:
+    one = intake()
+    assert one.take(WHOLE, 1) == b""
+    again = WHOLE.replace(b"hello", b"howdy")
+    assert one.take(again[:at], 10) is None
+    assert one.take(again[at:] + b"rest", 20) == b"rest"
+    assert (one.phase, one.body, one.first_ns) == (IDLE, b"howdy", 10)

@@ -197,7 +197,7 @@ def read_request_body(endpoint: Endpoint, body: bytes) -> ClientRequest:
     """Read the facts of a body; UsageError says what is wrong with it and where."""
     fields = _take_apart(body)
     dialect = endpoint.dialect
-    if dialect in _PLAIN and not fields.keys() & _UNUSUAL:
+    if dialect in _PLAIN and _UNUSUAL.isdisjoint(fields):
         try:
             usual = _usual.decode(body)
         except ValueError:

@@ -309,7 +309,7 @@ def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tok
 def dollars(nano_usd: int) -> str:
     """Nano-dollars as dollars, with all digits."""
     whole, rest = divmod(nano_usd, NANO)
-    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".")
+    return f"{whole}.{rest:09d}".rstrip("0") if rest else str(whole)
 
 
 def _pico(rate: Decimal | None) -> int:
