@@ -34,11 +34,13 @@ def reply(wire: Any, method: bytes = b"POST", minor: int = 1, *, keep_alive: boo
 def test_a_plain_answer_is_one_write() -> None:
     wire = Wire()
     answer = reply(wire)
-    answer.on_lost = lambda: None
+    lost: list[bool] = []
+    answer.on_lost = lambda: lost.append(True)
     answer.whole(200, LINES, b"hello")
+    answer.lose()  # a client that leaves after its answer is no news
+    assert not lost
     assert wire.sent == [HEAD + b"\r\nhello"]
     assert wire.over == [(True, True)]
-    assert answer.on_lost is None
     with pytest.raises(RuntimeError):
         answer.whole(200, LINES, b"hello")
     assert len(wire.sent) == 1
