@@ -69,7 +69,7 @@ def test_a_defect_of_our_own_ends_the_exchange(
     log: list[Any] = []
     reply = fake(finished=finished, fail=log.append)
     attempt = fake(exchange=fake(broke=lambda error: Exchange.broke(made, error)))
-    made = fake(reply=reply, close=lambda: log.append("closed"))
+    made: Any = fake(reply=reply, close=lambda: log.append("closed"))
     Attempt.broke(attempt, defect)
     assert log == [*[defect][:failed], "closed"]
 
