@@ -100,11 +100,12 @@ class Intake:
         """Take all that has come of a request up to now; None while its head is incomplete."""
         # One empty line before a request is tolerated (RFC 9112, 2.2).
         start = 2 if data.startswith(b"\r\n") else 0
-        end = data.find(b"\r\n\r\n", max(self._scanned - 3, start)) + 4
+        found = data.find(b"\r\n\r\n", max(self._scanned - 3, start))
+        end = len(data) if found == -1 else found + 4
         self._buffer = data
-        if (end if end > 3 else len(data)) > self._limits.head_bytes:
+        if end > self._limits.head_bytes:
             raise RequestError(431, f"The head is larger than {self._limits.head_bytes} bytes.")
-        if end == 3:
+        if found == -1:
             self._check_part(data)
             return None
         raw = data[start:end]
@@ -114,7 +115,7 @@ class Intake:
             digits = raw[len(before) : len(raw) - len(after)]
             if len(digits) <= LENGTH_DIGITS and digits.isdigit() and raw == before + digits + after:
                 length = int(digits)
-        if length < 0:
+        if length == -1:
             self.head = head = RequestHead(raw, self._limits)
             self._repeat = repeat_of(raw, head)
             length = head.length
