@@ -123,6 +123,13 @@ def test_pages_of_a_list(store: BatchStore, page: ListPage, found: str, more: bo
     assert has_more is more
 
 
+def test_time_is_in_whole_seconds(store: BatchStore, clock: ManualClock) -> None:
+    clock.advance(NS - 1)
+    assert store.now_s == 1_800_000_000
+    clock.advance(1)
+    assert store.now_s == 1_800_000_001
+
+
 def test_a_file_as_clients_read_it() -> None:
     file = StoredFile(
         id="file-1",

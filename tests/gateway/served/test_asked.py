@@ -98,7 +98,9 @@ def test_names_that_mean_nothing(model: str) -> None:
     message, hint = why(names, model)
     assert message == f"The model {model!r} is not served here."
     assert hint is not None
-    assert "GET /v1/models lists what there is; PROVIDER/MODEL is passed on as it is." in hint
+    assert hint.endswith(
+        "GET /v1/models lists what there is; PROVIDER/MODEL is passed on as it is."
+    )
     assert names.missed
 
 
