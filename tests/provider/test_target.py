@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from lightgate.clock.tokens import Usage
 from lightgate.config.load import parse_config
 from lightgate.errors import ConfigError, CredentialsError, LightgateError, UsageError
+from lightgate.price.rates import Rates, TierRates, rates_of
 from lightgate.provider.catalogue import catalogue, provider_named
 from lightgate.provider.secret import Secret
-from lightgate.provider.target import key_variable, resolve
+from lightgate.provider.target import key_variable, rates_at, resolve
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -305,3 +306,54 @@ def test_a_bare_name_is_answered_with_the_target_of_its_maker() -> None:
     with pytest.raises(UsageError) as caught:
         resolve("gpt-4o", env={})
     assert caught.value.hint.startswith("Did you mean openai/gpt-4o?")
+
+
+OWN_PRICES = """
+[prices."groq/mine"]
+input = 1
+output = 2
+cached = 0.25
+cache_write = 3
+batch_input = 0.5
+batch_output = 1.5
+characters = 4
+audio_hour = 5
+calls = { web_search = 6 }
+tiers = { flex = { input = 0.1, output = 0.2, cached = 0.3, cache_write = 0.4 } }
+as_of = 2026-02-03
+[providers.lab]
+base_url = "http://127.0.0.1:9/v1"
+"""
+
+
+def test_the_prices_of_a_target_are_the_users_own_or_those_of_the_list() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    config = parse_config(OWN_PRICES)
+    own = rates_at("groq/mine", config, at)
+    flex = TierRates(
+        input=Decimal("0.1"),
+        output=Decimal("0.2"),
+        cached=Decimal("0.3"),
+        cache_write=Decimal("0.4"),
+    )
+    assert own == Rates(
+        input=Decimal(1),
+        output=Decimal(2),
+        cached=Decimal("0.25"),
+        cache_write=Decimal(3),
+        batch_input=Decimal("0.5"),
+        batch_output=Decimal("1.5"),
+        batch_source="override",
+        characters=Decimal(4),
+        audio_hour=Decimal(5),
+        calls={"web_search": Decimal(6)},
+        tiers={"flex": flex},
+        source="override",
+        as_of="2026-02-03",
+    )
+    listed = rates_of("openai", "gpt-4o", at)
+    assert listed is not None
+    assert rates_at("openai/gpt-4o", None, at) == rates_at("openai/gpt-4o", config, at) == listed
+    for target in ("openai/no-such-model", "nobody/gpt-4o", "lab/gpt-4o", "groq/mine"):
+        assert rates_at(target, None if target == "groq/mine" else config, at) is None
+    assert rates_at("lab/gpt-4o", None, at) is None

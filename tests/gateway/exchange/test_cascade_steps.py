@@ -20,7 +20,7 @@ def fake(**facts: Any) -> Any:
 
 
 def step(tier: int, start_ns: int | None = None, target: str = "a/m") -> Step:
-    return Step(target, start_ns, None, "first", tier)
+    return Step(target, start_ns, None, "primary", tier)
 
 
 class Log:

@@ -68,8 +68,8 @@ def test_a_defect_of_our_own_ends_the_exchange(
 ) -> None:
     log: list[Any] = []
     reply = fake(finished=finished, fail=log.append)
+    made = fake(reply=reply, close=lambda: log.append("closed"))
     attempt = fake(exchange=fake(broke=lambda error: Exchange.broke(made, error)))
-    made: Any = fake(reply=reply, close=lambda: log.append("closed"))
     Attempt.broke(attempt, defect)
     assert log == [*[defect][:failed], "closed"]
 
