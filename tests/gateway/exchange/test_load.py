@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lightgate.gateway.exchange.load import BEATS, BEHIND_NS, STOOD_NS, Load
+from lightgate.gateway.exchange.load import (
+    BEAT_S,
+    BEATS,
+    BEHIND_NS,
+    LAG_BOUNDS_NS,
+    SAY_NS,
+    STOOD_NS,
+    Load,
+)
 from lightgate.gateway.request.refusal import Refusing
+from lightgate.gateway.served.snapshot import LoadTerms
 from lightgate.ledger.store.keys import KeyTerms
 
 if TYPE_CHECKING:
@@ -46,6 +56,85 @@ def test_a_worker_that_is_behind_refuses() -> None:
         load.check(0, None)
     assert (refused.value.refusal.status, refused.value.refusal.code) == (503, "overloaded")
     assert sum(load.shed.values()) == 1
+
+
+def refusal(load: Load, under_way: int = 0, key: Any = None) -> str:
+    try:
+        load.check(under_way, key)
+    except Refusing as refusing:
+        return f"{refusing.refusal.status} {refusing.refusal.code}"
+    return ""
+
+
+def test_limits_on_requests_and_on_those_of_a_key() -> None:
+    load, mine, other = Load(lambda: 0), SimpleNamespace(id="a"), SimpleNamespace(id="b")
+    key: Any = mine
+    assert not load.picky
+    load.use(LoadTerms(requests=2))
+    assert load.picky
+    assert [bool(refusal(load, count)) for count in (0, 1, 2, 3)] == [False, False, True, True]
+    assert load.shed == {"lag": 0, "requests": 2, "key_requests": 0}
+    load.use(LoadTerms(requests_per_key=2))
+    assert load.picky
+    assert refusal(load, 99) == ""
+    load.began(key)
+    load.began(None)
+    assert refusal(load, 1, key) == ""
+    load.began(key)
+    assert refusal(load, 2, key).startswith("429")
+    assert refusal(load, 2, other) == refusal(load, 2) == ""
+    assert load.shed == {"lag": 0, "requests": 2, "key_requests": 1}
+    assert load.keys == {"a": 2}
+    for left in ({"a": 1}, {}, {}):
+        load.ended(key)
+        load.ended(None)
+        assert load.keys == left
+    load.use(LoadTerms())
+    assert not load.picky
+
+
+def test_lags_are_counted_and_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    now = [5 * STOOD_NS]
+    load = Load(lambda: now[0])
+    for lag_ns in (-1, MS, MS + 1, 5000 * MS, 5000 * MS + 1):
+        load.beat(lag_ns)
+    assert (load.lags[0], load.lags[1], load.lags[-2], load.lags[-1]) == (2, 1, 1, 1)
+    assert (sum(load.lags), len(load.lags)) == (5, len(LAG_BOUNDS_NS) + 1)
+    assert (load.lag_ns, load.lag_total_ns) == (5000 * MS + 1, 10_002 * MS + 2)
+    assert load.stood_since(now[0] - 1)
+    assert not load.stood_since(now[0])
+    told = 0
+    for passed_ns in (0, SAY_NS - 1, 1):
+        now[0] += passed_ns
+        load.beat(0)
+        for _ in range(BEATS):
+            assert not load.behind
+            load.beat(200 * MS)
+        told += passed_ns != SAY_NS - 1
+        assert (load.behind, load.picky) == (True, True)
+        said = ["The worker is 200 ms behind; new requests get 503"] * told
+        assert caplog.messages == said
+    load.beat(50 * MS - 1)
+    assert (load.behind, load.picky) == (False, False)
+
+
+async def test_the_lag_is_what_a_beat_came_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+    load = Load(lambda: now[0])
+    asked: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        asked.append(seconds)
+        if len(asked) == 3:
+            raise asyncio.CancelledError
+        now[0] += int(seconds * 1e9) + 7 * len(asked)
+
+    monkeypatch.setattr("lightgate.gateway.exchange.load.asyncio.sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await load.watch()
+    monkeypatch.undo()
+    assert asked == [BEAT_S] * 3
+    assert (load.lag_ns, load.lag_total_ns) == (14, 21)
 
 
 HANGING = '[models.hanging]\ntargets = ["lab/plain!hang"]\ntimeout = "5s"\n'

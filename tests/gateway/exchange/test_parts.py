@@ -74,6 +74,13 @@ def test_a_defect_of_our_own_ends_the_exchange(
     assert log == [*[defect][:failed], "closed"]
 
 
+def test_an_answer_that_is_not_handed_on_lets_go_of_its_time_alone() -> None:
+    attempt = fake(held_ns=9)
+    Attempt.release(attempt)
+    assert attempt.held_ns == 0
+    assert Attempt.conveys(attempt, lambda data: True) is None
+
+
 def test_a_client_that_is_slower_than_the_provider_is_waited_for() -> None:
     waited: list[Any] = []
     attempt = fake(exchange=fake(wait=waited.append))
@@ -190,3 +197,90 @@ def test_events_of_the_same_dialect_go_out_as_they_came() -> None:
     assert StreamAttempt._same(attempt, b"", events, 1) == (
         b"event: a\ndata: 1\ndata: 2\n\ndata: 3\n\n"
     )
+
+
+class Told:
+    """Stands where a reply or an attempt is, and keeps what it is told."""
+
+    def __init__(self, **facts: Any) -> None:
+        self.said: list[Any] = []
+        self.__dict__.update(facts)
+
+    def __getattr__(self, name: str) -> Any:
+        def told(*given: Any, **named: Any) -> Any:
+            self.said.append((name, *given, *named.values()))
+            return f"{name}!"
+
+        return told
+
+
+def delivering(*, streamed: bool = True, **reply: Any) -> tuple[Any, Any]:
+    now = iter((10, 20, 30))
+    plain = {"finished": False, "started": True, "crowded": False}
+    made = Told(
+        reply=Told(**(plain | reply)), cascade=None, request=fake(streamed=streamed),
+        state=fake(now_ns=lambda: next(now)), first_out_ns=None, first_in_ns=5, last_out_ns=None,
+        headers=lambda attempt: b"h", answer=lambda attempt, came_ns: (b"h", b"%d" % came_ns),
+    )  # fmt: skip
+    return made, Told(called=object(), media=b"m", marks=fake(end=7, last=None))
+
+
+def test_bytes_are_handed_on_in_the_turn_in_which_they_came() -> None:
+    made, attempt = delivering(finished=True)
+    Exchange.deliver(made, attempt, b"x", ended=True)
+    assert (made.reply.said, made.said, attempt.said) == ([], [], [])
+    made, attempt = delivering(started=False)
+    Exchange.deliver(made, attempt, b"x", ended=False)
+    assert made.reply.said == [("start", 200, b"mh", b"x")]
+    assert (made.first_out_ns, made.last_out_ns) == (10, 20)
+    assert attempt.pass_on == "conveys!"
+    made, attempt = delivering(crowded=True)
+    made.first_in_ns = None
+    Exchange.deliver(made, attempt, b"x", ended=False)
+    assert made.reply.said == [("send", b"x")]
+    assert (made.first_out_ns, made.last_out_ns) == (None, 10)
+    assert made.said == [("wait", attempt)]
+    for started, said in ((True, b"x"), (False, b"")):
+        made, attempt = delivering(started=started)
+        made.first_out_ns = 3
+        Exchange.deliver(made, attempt, b"x", ended=True)
+        assert made.reply.said[-1] == ("finish", said)
+        assert (made.first_out_ns, made.last_out_ns) == (3, 10)
+
+
+def test_an_answer_that_is_over_is_settled_before_it_is_sent() -> None:
+    made, attempt = delivering()
+    attempt.called = None
+    Exchange.deliver(made, attempt, b"x", ended=True)
+    assert attempt.final == b"x"
+    assert attempt.said == [("ended_as", None), ("over", "ended_as!")]
+    assert made.reply.said == []
+    for ended, said in ((False, []), (True, [("whole", 200, b"h", b"7")])):
+        made, attempt = delivering(streamed=False)
+        Exchange.deliver(made, attempt, b"x", ended=ended)
+        assert made.reply.said == said
+
+
+@pytest.mark.parametrize(
+    ("last", "assembles", "came_ns"), [(None, False, 7), (3, False, 3), (3, True, 7)]
+)
+def test_the_instant_at_which_a_whole_answer_was_there(
+    last: int | None, assembles: bool, came_ns: int
+) -> None:
+    made, attempt = delivering(streamed=False)
+    made.assembles, made._shy, made.winner, made.refusal = assembles, {"a/m"}, attempt, object()
+    made.state.learned = fake(unstreamable=set())
+    attempt.marks.last, attempt.called, attempt.step = last, fake(error=None), fake(target="a/m")
+    Exchange.ended(made, attempt)
+    assert made.said == [("close", (b"h", b"%d" % came_ns))]
+    assert (made.answered, made.refusal) == (True, None)
+    assert made.state.learned.unstreamable == {"a/m"}
+    made.winner, made.state.learned.unstreamable = None, set()
+    made.reply.finished, made.refusal = True, object()
+    Exchange.ended(made, attempt)
+    assert made.said[1:] == [("close", None)]
+    assert made.refusal is None
+    assert made.state.learned.unstreamable == set()
+    attempt.called = fake(error="no")
+    Exchange.ended(made, attempt)
+    assert made.said[2:] == [("_break", attempt, "no"), ("close", None)]

@@ -6,6 +6,7 @@ import fcntl
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from lightgate.clock.source import SYSTEM
@@ -95,6 +96,25 @@ def test_providers_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "k")
     monkeypatch.setenv("MISTRAL_API_KEY", " ")
     assert providers_with_key() == ["groq"]
+
+
+def test_priors_are_those_of_the_file_the_ledger_and_the_last_snapshot(
+    prepared: Preparation,
+) -> None:
+    assert prepared.path is not None
+    prepared._data().mkdir()
+    assert prepared.priors() == prepared.first_priors() == {}
+    prepared.path.write_text(CONFIG + '[priors."lab/m"]\nttft = "70ms"\nspeed = 30\n')
+    told = prepared.priors()
+    assert (told["lab/m"].ttft_ms, told["lab/m"].speed_tps) == (70.0, 30.0)
+    assert prepared.first_priors() == told
+    kept = msgspec.structs.replace(told["lab/m"], ttft_ms=9.0)
+    made = prepared.make_snapshot((), {"lab/m": kept, "gone/m": kept})
+    put_snapshot(prepared._data(), made)
+    assert prepared.first_priors() == told  # what the file says stands above the last snapshot
+    prepared.path.write_text(CONFIG)
+    assert prepared.first_priors() == {"lab/m": kept}
+    assert prepared.priors() == {}
 
 
 def test_a_snapshot_that_would_remove_everything_is_refused(prepared: Preparation) -> None:

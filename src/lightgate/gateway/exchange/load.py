@@ -61,7 +61,7 @@ class Load:
     """
 
     __slots__ = (
-        "_due_ns", "_lags", "_now_ns", "_said_ns", "_stood_ns", "behind", "keys", "lag_ns",
+        "_lags", "_now_ns", "_said_ns", "_stood_ns", "behind", "keys", "lag_ns",
         "lag_total_ns", "lags", "per_key", "picky", "requests", "shed",
     )  # fmt: skip
 
@@ -76,7 +76,6 @@ class Load:
         self.lags = [0] * (len(LAG_BOUNDS_NS) + 1)
         self.shed = {"lag": 0, "requests": 0, "key_requests": 0}
         self._lags: deque[int] = deque(maxlen=BEATS)
-        self._due_ns = 0
         self._stood_ns = -1
         self._said_ns = -SAY_NS
 
@@ -123,9 +122,9 @@ class Load:
     async def watch(self) -> None:
         """Look at the lag of the loop until cancelled."""
         while True:
-            self._due_ns = self._now_ns() + int(BEAT_S * 1e9)
+            due_ns = self._now_ns() + int(BEAT_S * 1e9)
             await asyncio.sleep(BEAT_S)
-            self.beat(self._now_ns() - self._due_ns)
+            self.beat(self._now_ns() - due_ns)
 
     def beat(self, lag_ns: int) -> None:
         """Take in how late a beat was."""
