@@ -1,0 +1,350 @@
+"""What a supervisor decides, with children that are no processes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lightgate.errors import ConfigError, LightgateError
+from lightgate.gateway.process import supervisor as module
+from lightgate.gateway.process.supervisor import HURRY_S, StoppedEarly, Supervisor, look
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Puppet:
+    """A child that keeps what it is told."""
+
+    def __init__(self, name: str, **spec: Any) -> None:
+        facts = {
+            "name": name, "reloads": True, "restart": "always", "stage": 0, "stop_s": 9.0,
+            "retire_signal": signal.SIGUSR1,
+        }  # fmt: skip
+        self.spec = SimpleNamespace(**(facts | spec))
+        self.log: list[Any] = []
+        self.first: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ends = asyncio.Event()
+        self.ends.set()
+
+    def signal(self, number: int) -> None:
+        self.log.append(number)
+
+    def kill(self) -> None:
+        self.log.append("killed")
+        self.ends.set()
+
+    async def stop(self, stop_s: float, number: int | None = None) -> None:
+        self.log.append(("stop", stop_s, number))
+        await self.ends.wait()
+
+    def state(self) -> str:
+        return self.spec.name
+
+    def hand(self) -> Any:
+        return None if self.spec.name == "gone" else self.spec.name
+
+
+def supervisor(*children: Puppet, **named: Any) -> Any:
+    made: Any = Supervisor(**named)
+    made._children += children
+    return made
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str, Any]]:
+    found = [(one.levelno, one.getMessage(), getattr(one, "fields", {})) for one in caplog.records]
+    caplog.clear()
+    return found
+
+
+async def test_a_second_order_to_stop_hurries(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    made = supervisor()
+    made.stop("SIGTERM")
+    assert (made._told.is_set(), made._hurry.is_set()) == (True, False)
+    made.stop("SIGINT")
+    assert made._hurry.is_set()
+    first, second = said(caplog)
+    assert first == (logging.INFO, first[1], {"why": "SIGTERM"})
+    assert "Stopping" in first[1]
+    assert second == (logging.WARNING, second[1], {"why": "SIGINT"})
+
+
+async def test_a_reload_is_taken_over_or_the_old_one_stays(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert await supervisor().reload("x") is False
+    outcome: list[Any] = [None]
+
+    async def reload() -> None:
+        if outcome[0] is not None:
+            raise outcome[0]
+
+    told, other = Puppet("a"), Puppet("b", reloads=False)
+    made = supervisor(told, other, reload=reload)
+    made.read_again = True
+    assert await made.reload("why") is True
+    assert (told.log, other.log, made.read_again) == ([signal.SIGHUP], [], False)
+    assert said(caplog) == [(logging.INFO, "The configuration was taken over", {"why": "why"})]
+    outcome[0] = ConfigError("It is wrong.", problems=("p",), hint="h")
+    made.read_again = True
+    assert await made.reload("why") is False
+    assert made.read_again is False
+    facts = {"why": "why", "problems": ["p"], "hint": "h"}
+    assert said(caplog) == [(logging.ERROR, "It is wrong. The old configuration stays.", facts)]
+    outcome[0] = LightgateError("It is full.", hint="h")
+    assert await made.reload("why") is False
+    assert made.read_again is True
+    facts = {"why": "why", "problems": [], "hint": "h"}
+    assert said(caplog) == [(logging.ERROR, "It is full. The old configuration stays.", facts)]
+    made.read_again, outcome[0] = False, ValueError("defect")
+    assert await made.reload("why") is False
+    assert made.read_again is True
+    assert said(caplog)[0][0] == logging.ERROR
+    assert told.log == [signal.SIGHUP]
+
+
+async def test_one_replacement_at_a_time_and_none_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = supervisor()
+    made.replace_all()
+    first = made._replacing
+    made.replace_all()
+    assert made._replacing is first
+    assert said(caplog) == [(logging.WARNING, "The processes are being replaced already", {})]
+    await first
+    made._told.set()
+    made.replace_all()
+    assert made._replacing is first
+
+
+async def test_what_comes_of_a_replacement(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome: list[Any] = [None]
+    taken, states, upgraded = [True], list[Any](), list[int]()
+
+    async def reload(self: Any, why: str) -> bool:
+        assert why == "SIGUSR2"
+        return taken[0]
+
+    async def succeed(self: Any) -> None:
+        if outcome[0] is not None:
+            raise outcome[0]
+
+    async def upgrade() -> None:
+        upgraded.append(1)
+
+    monkeypatch.setattr(Supervisor, "reload", reload)
+    monkeypatch.setattr(Supervisor, "_succeed_all", succeed)
+    made = supervisor(Puppet("a"), changed=states.append)
+    for error, reloads, count in (
+        (None, "", 1),
+        (StoppedEarly("x"), "", 1),
+        (LightgateError("No room."), "No room.", 2),
+        (ValueError("x"), "ValueError; the log says more.", 3),
+    ):
+        outcome[0], made.reload_error = error, "before"
+        made.upgrade = upgrade if error is None else None
+        await made._replace_all()
+        assert (made.reload_error, made.reloads) == (reloads, count)
+    taken[0] = False
+    await made._replace_all()
+    assert made.reload_error == "The configuration was not taken over; the log says why."
+    assert (states, upgraded) == ([("a",)] * 4, [1])
+
+
+async def test_a_successor_takes_the_place_of_its_predecessor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[Any] = []
+
+    async def start(self: Any, spec: Any) -> None:
+        log.append(("start", spec.name, [child.spec.name for child in self._children]))
+        self._children.append(Puppet(spec.name))
+        if spec.name == "bad":
+            raise LightgateError("It does not start.")
+
+    monkeypatch.setattr(Supervisor, "start", start)
+    worker, console = Puppet("worker"), Puppet("console", retire_signal=None)
+    made = supervisor(worker, console, Puppet("bad"), renew=lambda: [worker.spec, console.spec])
+    await made._succeed_all()
+    assert log == [
+        ("start", "worker", ["worker", "console", "bad"]),
+        ("start", "console", ["worker", "bad", "worker"]),
+    ]
+    assert worker.log == [("stop", 9.0, signal.SIGUSR1)]
+    assert console.log == [("stop", 9.0, None)]
+    assert [child.spec.name for child in made._children] == ["bad", "worker", "console"]
+    made._renew = lambda: [SimpleNamespace(name="bad")]
+    with pytest.raises(LightgateError, match="does not start"):
+        await made._succeed_all()
+    assert [child.spec.name for child in made._children] == ["bad", "worker", "console"]
+
+
+async def test_a_closed_terminal_stops_and_other_signals_are_gathered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reloads: list[str] = []
+
+    async def reload(self: Any, why: str) -> bool:
+        reloads.append(why)
+        if len(reloads) == 1:
+            self._hung_up()  # two signals meanwhile are one reload more
+            self._hung_up()
+        return True
+
+    monkeypatch.setattr(Supervisor, "reload", reload)
+    made = supervisor()
+    made._terminal = False
+    made._hung_up()
+    await made._rereading
+    assert reloads == ["SIGHUP"] * 2
+    made._hung_up()
+    await made._rereading
+    assert reloads == ["SIGHUP"] * 3
+    made._terminal = True
+    monkeypatch.setattr(module.os, "isatty", lambda descriptor: descriptor != 0)
+    made._hung_up()
+    assert made._told.is_set()
+    assert len(reloads) == 3
+
+
+async def test_a_state_that_cannot_be_written_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def full(states: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    supervisor(changed=full)._tell()
+    text = "supervisor.json could not be written: No space left on device"
+    assert said(caplog) == [(logging.ERROR, text, {})]
+
+
+@pytest.mark.parametrize(
+    ("restart", "served", "told", "failed"),
+    [
+        ("never", True, False, True),
+        ("always", True, False, False),
+        ("never", False, False, False),
+        ("never", True, True, False),
+    ],
+)
+async def test_a_child_that_is_not_restarted_ends_all(
+    restart: str, served: bool, told: bool, failed: bool
+) -> None:
+    child = Puppet("worker-0", restart=restart)
+    if served:
+        child.first.set_result({})
+    else:
+        child.first.cancel()
+    made = supervisor(child)
+    if told:
+        made._told.set()
+    made._on_end(child, child.ended)
+    assert made._told.is_set() is (told or failed)
+    assert (made._failed is not None) is failed
+    if failed:
+        assert str(made._failed) == "worker-0 ended by itself; its reason is above."
+
+
+async def test_stages_are_stopped_one_after_the_other() -> None:
+    order: list[str] = []
+    late, early, other = Puppet("late", stage=2), Puppet("early"), Puppet("other", stop_s=1.0)
+    for child in (late, early, other):
+        child.stop = _noting(child, order)  # type: ignore[method-assign]
+    made = supervisor(late, early, other, leave=lambda: order.append("leave"))
+    await made._drain()
+    assert order == ["leave", "early 9.0", "other 1.0", "late 9.0"]
+    assert made._children == []
+    assert made._told.is_set()
+
+
+def _noting(child: Puppet, order: list[str]) -> Any:
+    async def stop(stop_s: float, number: int | None = None) -> None:
+        order.append(f"{child.spec.name} {stop_s}")
+
+    return stop
+
+
+async def test_a_stage_that_is_hurried_is_killed() -> None:
+    child = Puppet("a")
+    child.ends.clear()
+    made = supervisor()
+    stopping = asyncio.ensure_future(made._stop_stage([child]))
+    while not child.log:
+        await asyncio.sleep(0)
+    made._hurry.set()
+    await stopping
+    assert child.log == [("stop", 9.0, None), "killed"]
+    long, short = Puppet("b"), Puppet("c", stop_s=HURRY_S / 2)
+    await made._stop_stage([long, short])  # the next stage has little time from the start
+    assert (long.log, short.log) == ([("stop", HURRY_S, None)], [("stop", HURRY_S / 2, None)])
+
+
+async def test_the_file_is_read_again_once_it_has_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lightgate.toml"
+    path.write_text("a")
+    reloads: list[int] = []
+    looks = [0]
+    made = supervisor(watched=lambda: path, known=look(path))
+
+    async def reload(self: Any, why: str) -> bool:
+        assert why == "the file has changed"
+        reloads.append(looks[0])
+        self.read_again = False
+        return True
+
+    async def pause(seconds: float) -> None:
+        assert seconds == module.LOOK_S
+        looks[0] += 1
+        if looks[0] in {2, 3}:
+            path.write_text("b" * looks[0])  # it is being written
+        if looks[0] == 5:
+            path.unlink()
+        if looks[0] == 6:
+            made.read_again = True
+        if looks[0] == 30:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(Supervisor, "reload", reload)
+    with pytest.raises(asyncio.CancelledError):
+        await made._watch(pause)
+    assert reloads == [4, 14]  # two looks alike; ten looks after that
+    assert made._known is not None
+
+
+def test_versions_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    assert (look(None), look(path)) == (None, None)
+    path.write_text("abc")
+    found = path.stat()
+    assert look(path) == (found.st_mtime_ns, found.st_ino, 3)
+
+
+async def test_the_children_that_serve_are_handed_over() -> None:
+    made = supervisor(Puppet("a"), Puppet("gone"), Puppet("b"))
+    assert made.hands() == ("a", "b")
+    assert made.states() == ("a", "gone", "b")
+
+
+async def test_a_stop_before_everything_is_up() -> None:
+    child, made = Puppet("a"), supervisor()
+    told = asyncio.get_running_loop().create_future()
+    told.set_result(None)
+    puppet: Any = child
+    with pytest.raises(StoppedEarly):
+        await made._first_facts(puppet, told)
+    child.first.set_result({"port": 1})
+    assert await made._first_facts(puppet, told) == {"port": 1}
