@@ -45,7 +45,7 @@ class Puppet:
         self.log.append(("stop", stop_s, number))
         await self.ends.wait()
 
-    def state(self) -> str:
+    def state(self) -> Any:
         return self.spec.name
 
     def hand(self) -> Any:
@@ -96,18 +96,15 @@ async def test_a_reload_is_taken_over_or_the_old_one_stays(
     assert said(caplog) == [(logging.INFO, "The configuration was taken over", {"why": "why"})]
     outcome[0] = ConfigError("It is wrong.", problems=("p",), hint="h")
     made.read_again = True
-    assert await made.reload("why") is False
-    assert made.read_again is False
+    assert (await made.reload("why"), made.read_again) == (False, False)
     facts = {"why": "why", "problems": ["p"], "hint": "h"}
     assert said(caplog) == [(logging.ERROR, "It is wrong. The old configuration stays.", facts)]
     outcome[0] = LightgateError("It is full.", hint="h")
-    assert await made.reload("why") is False
-    assert made.read_again is True
+    assert (await made.reload("why"), made.read_again) == (False, True)
     facts = {"why": "why", "problems": [], "hint": "h"}
     assert said(caplog) == [(logging.ERROR, "It is full. The old configuration stays.", facts)]
     made.read_again, outcome[0] = False, ValueError("defect")
-    assert await made.reload("why") is False
-    assert made.read_again is True
+    assert (await made.reload("why"), made.read_again) == (False, True)
     assert said(caplog)[0][0] == logging.ERROR
     assert told.log == [signal.SIGHUP]
 
@@ -213,7 +210,7 @@ async def test_a_closed_terminal_stops_and_other_signals_are_gathered(
     await made._rereading
     assert reloads == ["SIGHUP"] * 3
     made._terminal = True
-    monkeypatch.setattr(module.os, "isatty", lambda descriptor: descriptor != 0)
+    monkeypatch.setattr("os.isatty", lambda descriptor: descriptor != 0)
     made._hung_up()
     assert made._told.is_set()
     assert len(reloads) == 3
