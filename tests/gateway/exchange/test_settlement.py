@@ -272,6 +272,8 @@ def test_an_exchange_that_no_target_was_asked_for(
     settle_free(where, facts, None, first_out)
     note = where.journal.said[0][1].exchange
     assert (note.winner, note.tokens_in, note.tokens_out) == (None, None, None)
+    good = finished and first_out is not None  # an answer is a good one unless it is said not to be
+    assert (note.status, note.outcome) == ((200, "ok") if good else (499, "cancelled"))
 
 
 def test_an_answer_whose_end_is_about_to_be_sent_is_an_answer() -> None:
