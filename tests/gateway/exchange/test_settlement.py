@@ -205,6 +205,15 @@ def test_what_is_remembered_of_an_answer() -> None:
     assert failed.learned.lengths.said == []
 
 
+def test_a_client_without_a_key_is_remembered_under_no_name() -> None:
+    where, won = state(), attempt("lab/a", 100)
+    facts = exchange(won, winner=won, plan=Plan((won.step,), "fastest", "by form"))
+    facts.caller.key = None
+    settle(where, facts)
+    assert [row[:3] for row in where.learned.lengths.said] == [("saw", facts.alias.name, "")]
+    assert [row[:2] for row in where.learned.observer.said] == [("settled", "")]
+
+
 def test_a_whole_answer_and_a_session_are_remembered() -> None:
     where, won = state(), attempt("lab/a", 100)
     won.called.streamed = False
@@ -226,6 +235,11 @@ def test_a_service_level_is_judged_by_what_its_client_saw() -> None:
     where, won = state(), attempt("lab/a", 1)
     settle(where, exchange(won, winner=won, alias=leveled, plan=leveled.in_order))
     assert where.learned.observer.said == [("answered", "fast", 60, (5, 20))]
+    where, uncounted = state(), attempt("lab/a", 1)
+    uncounted.called.tokens = Tokens()
+    settle(where, exchange(uncounted, winner=uncounted, alias=leveled, plan=leveled.in_order))
+    assert where.learned.observer.said == [("answered", "fast", 60, (0, 20))]
+    assert where.learned.lengths.said == []
     for status, said in ((500, [("unanswered", "fast")]), (499, [])):
         where = state()
         refusal = SimpleNamespace(status=status, message="x")

@@ -83,3 +83,19 @@ def test_the_key_works_as_before() -> None:
     target = resolve("azure/m", env=ENV | {"AZURE_OPENAI_API_KEY": "k"})
     assert target.headers() == (("api-key", "k"),)
     assert target.signer is None
+
+
+@pytest.mark.parametrize(("found", "there"), [(object(), True), (None, False)])
+def test_whether_the_extra_is_installed(
+    monkeypatch: pytest.MonkeyPatch, found: object, there: bool
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(azure, "find_spec", lambda name: (asked.append(name), found)[1])
+    assert azure.installed() is there
+    assert asked == ["azure.identity"]
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(azure, "find_spec", missing)
+    assert azure.installed() is False

@@ -34,6 +34,12 @@ def signature(pairs: tuple[tuple[str, str], ...]) -> str:
     return dict(pairs)["authorization"].rpartition("Signature=")[2]
 
 
+def test_the_secrets_are_the_key_and_the_token_of_a_session() -> None:
+    key = SUITE.secret.reveal()
+    assert [one.reveal() for one in signer().secrets] == [key]
+    assert [one.reveal() for one in signer("token").secrets] == [key, "token"]
+
+
 def test_a_body_in_pieces_is_signed_as_a_whole() -> None:
     whole = ask("POST", "/", body=b"one body")
     pieces = whole._replace(body=(b"one ", memoryview(b"body")))
