@@ -95,7 +95,8 @@ def test_a_gateway_without_keys_is_for_this_machine_alone() -> None:
         assert refusal.status == 403
         assert "another site" in refusal.message
     allowed = state(origins=(b"https://ours.example",))
-    assert read_caller(allowed, asked("", (b"origin", b"https://ours.example")), ENDPOINT)
+    ours = read_caller(allowed, asked("", (b"origin", b"https://ours.example")), ENDPOINT)
+    assert ours.key is None
 
 
 def test_a_line_of_a_batch_has_the_rights_of_its_key() -> None:

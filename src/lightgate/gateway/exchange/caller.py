@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lightgate.gateway.request.endpoint import Endpoint
+from lightgate.gateway.request.passed import Passed
+from lightgate.gateway.served.served import Served
+from lightgate.ledger.store.keys import KeyRecord
+
 if TYPE_CHECKING:
-    from lightgate.gateway.request.endpoint import Endpoint
-    from lightgate.gateway.request.passed import Passed
-    from lightgate.gateway.served.served import Served
-    from lightgate.ledger.store.keys import KeyRecord
     from lightgate.wire.door.inbound import Inbound
 
 NEVER: Final = 2**63 - 1
@@ -34,7 +35,7 @@ class Overrides(msgspec.Struct):
         return self.timeout_ns is not None or self.ttft_timeout_ns is not None
 
 
-class Caller(NamedTuple):
+class Caller(msgspec.Struct, frozen=True):
     """A head that was read, under one configuration and until the key expires.
 
     A client that keeps its connection says the same with every request, so the caller is kept with

@@ -6,13 +6,15 @@ import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import unquote
 
+import msgspec
+
 from lightgate.dialect.registry import DIALECTS
+from lightgate.dialect.request import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lightgate.dialect.registry import Dialect
-    from lightgate.dialect.request import Kind
 
 Verb = Literal[
     "call",
@@ -39,7 +41,7 @@ Verb = Literal[
 ]
 
 
-class Endpoint(NamedTuple):
+class Endpoint(msgspec.Struct, frozen=True):
     """What a path means; `model` and `stream` are set where the path itself says them (Gemini).
 
     `tokens`: the answer is generated token by token, as the dialect says. `free`: no provider
@@ -194,7 +196,7 @@ def _gemini(match: re.Match[bytes], query: bytes) -> Found | None:
     stream = match[2] == b"streamGenerateContent"
     call = _call(_VERBS[b"generateContent" if stream else match[2]], model, stream)
     array = stream and b"alt=sse" not in query.split(b"&")
-    return Found(call._replace(array=True) if array else call, (b"POST",))
+    return Found(msgspec.structs.replace(call, array=True) if array else call, (b"POST",))
 
 
 def _response(match: re.Match[bytes], _query: bytes) -> Found:
