@@ -168,7 +168,7 @@ lock: $(VENV)/test.stamp
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
 	$(MAKE) .venv-uv/stamp .venv-node/stamp
 	cd requirements && for set in uv node clients-openai3 clients-openai2 deploy ray image; do \
-	  ../.venv-uv/bin/uv -q pip compile --python-version 3.11 --generate-hashes --no-header -o $$set.txt $$set.in || exit 1; done
+	  ../.venv-uv/bin/uv -q pip compile --python-version 3.11 --generate-hashes --no-strip-extras --no-header -o $$set.txt $$set.in || exit 1; done
 	for set in agents sdks helm axe; do PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix requirements/npm-$$set install --package-lock-only \
 	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done
 

@@ -140,7 +140,9 @@ async def test_no_path_opens_a_file(spawn: Spawn, upstream: Upstream) -> None:
     # Written by the clock, whatever is asked.
     own = tuple(repr(str(worker.data / folder))[:-1] for folder in (FOLDER, GAUGES))
     after = [worker.audited(event)[count:] for event, count in zip(touched, before, strict=True)]
-    assert [what for more in after for what in more if not what.startswith(own)] == []
+    # A number is a file that is open already.
+    found = [what for more in after for what in more if not what.isdecimal()]
+    assert [what for what in found if not what.startswith(own)] == []
 
 
 @pytest.mark.parametrize(
