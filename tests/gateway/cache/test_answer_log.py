@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from lightgate.gateway.cache.follower import LOG_BYTES, AnswerLog, Made
+from lightgate.gateway.cache.follower import LOG_BYTES, AnswerLog, Made, Participant, SharedReader
 from lightgate.gateway.cache.memory import KeptAnswer
+from lightgate.gateway.cache.single_flight import SharedAnswer, SingleFlight
 
 MADE = Made("lab/plain", 3, 4, 5, 6)
 
@@ -74,3 +76,130 @@ async def test_waiters_are_woken_once() -> None:
     assert not third.done()
     log.wake()
     assert third.done()
+
+
+async def answer() -> SharedAnswer:
+    group = SingleFlight(asyncio.get_running_loop(), Now())
+    shared = SharedAnswer(group, b"key", 1)
+    group._open[b"key"] = shared
+    return shared
+
+
+async def test_an_answer_begins_goes_on_and_ends_once() -> None:
+    shared = await answer()
+    for step in (lambda: shared.send(b"x"), shared.finish):
+        with pytest.raises(RuntimeError):
+            step()
+    shared.start(200, b"h: 1\r\n", first=b"data: 1\n\n")
+    assert shared.send(b"data: 2\n\n") is False
+    shared.send(b"")
+    shared.send(b": a comment\n\n")
+    shared.finish(last=b"data: 3\n\n")
+    assert (shared.finished, shared.broken, shared.read(0)) == (
+        True,
+        False,
+        (b"data: 1\n\ndata: 2\n\ndata: 3\n\n", 3),
+    )
+    for step in (
+        lambda: shared.send(b"x"),
+        shared.finish,
+        lambda: shared.whole(200, b"", b""),
+    ):
+        with pytest.raises(RuntimeError):
+            step()
+
+
+@pytest.mark.parametrize("how", ["abort", "fail"])
+async def test_an_answer_that_breaks_off_closes_its_clients(how: str) -> None:
+    shared = await answer()
+    log: list[Any] = []
+
+    class Reader:
+        def __init__(self, part: str) -> None:
+            self.part = part
+
+        def drop(self) -> None:
+            log.append((self.part, "dropped"))
+
+        def end(self, error: BaseException) -> None:
+            log.append((self.part, str(error)))
+
+    leading: Any = Reader("lead")
+    joined: Any = Reader("join")
+    shared._readers = {leading: None, joined: None}
+    if how == "abort":
+        shared.abort()
+        assert log == [("lead", "dropped"), ("join", "dropped")]
+    else:
+        shared.fail(ValueError("defect"))
+        assert log == [("lead", "defect"), ("join", "dropped")]
+    assert shared.started
+    assert shared.finished
+    assert b"key" not in shared._group  # nobody joins it any more
+
+
+class Client:
+    """A client's reply that keeps what it is told."""
+
+    def __init__(self, **facts: Any) -> None:
+        self.said: list[Any] = []
+        self.started = self.finished = self.crowded = False
+        self.keep_alive = True
+        self.__dict__.update(facts)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *given, **named: self.said.append((name, *given, *named.values()))
+
+
+def reader(log: AnswerLog, client: Client) -> SharedReader:
+    reply: Any = client
+    participant = Participant(
+        reply, lambda shared: asyncio.sleep(0), lambda lines, part: lines + part.encode(), _event
+    )
+    return SharedReader(log, participant, "join")
+
+
+def _event(status: int) -> bytes:
+    return b"error %d" % status
+
+
+@pytest.mark.parametrize(
+    ("facts", "whole", "last", "said"),
+    [
+        ({}, True, True, [("whole", 200, b"h:join", b"x")]),
+        ({"started": True}, True, True, [("finish", b"error 200")]),
+        ({}, False, False, [("start", 200, b"h:join", b"x")]),
+        ({}, False, True, [("start", 200, b"h:join", b"x"), ("finish",)]),
+        ({"started": True}, False, True, [("finish", b"x")]),
+        ({"started": True}, False, False, [("send", b"x")]),
+    ],
+)
+async def test_what_a_client_is_told(
+    facts: dict[str, Any], whole: bool, last: bool, said: list[Any]
+) -> None:
+    log = await log_of(whole=whole)
+    log.headers, log.keep_alive = b"h:", not whole
+    client = Client(**facts)
+    one = reader(log, client)
+    one._write(b"x", last=last)
+    assert client.said == said
+    assert client.keep_alive is not whole
+    assert one.first_out_ns == one.last_out_ns == 1_001_000
+    log.now_ns = lambda: 5_000_000
+    client.started = True
+    one._write(b"", last=False)
+    assert (one.first_out_ns, one.last_out_ns) == (1_001_000, 5_000_000)
+
+
+async def test_a_client_whose_connection_the_door_has_closed_is_read_no_more() -> None:
+    log = await log_of(b"abc")
+    client = Client(finished=True)
+    one = reader(log, client)
+    one.pump()
+    assert one.done.done()
+    assert client.said == []
+    fresh = Client()
+    other = reader(log, fresh)
+    other.pump()
+    assert fresh.said == [("start", 200, b"join", b"abc"), ("finish",)]
+    assert (other.at, other.owed, other.done.done()) == (1, 0, True)
