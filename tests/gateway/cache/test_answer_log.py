@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lightgate.gateway.cache.follower import LOG_BYTES, AnswerLog, Made, Participant, SharedReader
 from lightgate.gateway.cache.memory import KeptAnswer
 from lightgate.gateway.cache.single_flight import SharedAnswer, SingleFlight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MADE = Made("lab/plain", 3, 4, 5, 6)
 
@@ -87,7 +90,8 @@ async def answer() -> SharedAnswer:
 
 async def test_an_answer_begins_goes_on_and_ends_once() -> None:
     shared = await answer()
-    for step in (lambda: shared.send(b"x"), shared.finish):
+    steps: list[Callable[[], object]] = [lambda: shared.send(b"x"), shared.finish]
+    for step in steps:
         with pytest.raises(RuntimeError):
             step()
     shared.start(200, b"h: 1\r\n", first=b"data: 1\n\n")
@@ -100,11 +104,7 @@ async def test_an_answer_begins_goes_on_and_ends_once() -> None:
         False,
         (b"data: 1\n\ndata: 2\n\ndata: 3\n\n", 3),
     )
-    for step in (
-        lambda: shared.send(b"x"),
-        shared.finish,
-        lambda: shared.whole(200, b"", b""),
-    ):
+    for step in (*steps, lambda: shared.whole(200, b"", b"")):
         with pytest.raises(RuntimeError):
             step()
 
