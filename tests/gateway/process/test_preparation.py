@@ -115,6 +115,9 @@ def test_priors_are_those_of_the_file_the_ledger_and_the_last_snapshot(
     prepared.path.write_text(CONFIG)
     assert prepared.first_priors() == {"lab/m": kept}
     assert prepared.priors() == {}
+    prepared.path.write_text(CONFIG + '[priors."lab/m"]\nttft = "70ms"\nspeed = 30\n')
+    prepared.refresh_priors()
+    assert read_snapshot(prepared._data()).priors == told
 
 
 def test_a_snapshot_that_would_remove_everything_is_refused(prepared: Preparation) -> None:
