@@ -95,6 +95,8 @@ class SpendCounters:
 
     __slots__ = ("_clock", "_day", "_file", "_gone", "_leases", "_month", "_worker")
 
+    _month: int  # of that day
+
     def __init__(self, file: CounterFile, worker: int, clock: Clock) -> None:
         if not 0 <= worker < WORKERS:
             raise ValueError(f"a worker is a number from 0 to {WORKERS - 1}")
@@ -102,7 +104,7 @@ class SpendCounters:
         self._worker = worker
         self._clock = clock
         self._leases: dict[str, Lease] = {}
-        self._day = self._month = -1
+        self._day: int | None = None  # whose month is known
         self._gone: set[int] = set()  # workers that are no more and have nothing reserved
         file.take_worker(worker)
 
