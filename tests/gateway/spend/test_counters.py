@@ -453,6 +453,18 @@ def test_what_one_worker_leased_and_left_another_can_have(
         assert idle.admit(one, NOON, tokens, nano) is not None
 
 
+def test_an_end_in_order_gives_back_what_was_leased(tmp_path: Path, clock: ManualClock) -> None:
+    one, path = key(budget_usd=Decimal(1)), tmp_path / "spend"
+    spend = SpendCounters.open(path, 0, [one], clock=clock)
+    assert spend.admit(one, NOON, 5, 1000) is None
+    lease = spend._leases[one.id]
+    with CounterFile(path) as seen:
+        assert seen.words[lease.held_at] == 1000
+        assert seen.words[lease.spend_limit_at] > 1000  # more than the request needs
+        spend.close()
+        assert seen.words[lease.held_at] == seen.words[lease.spend_limit_at] == 1000
+
+
 def test_a_killed_workers_lease_comes_back(tmp_path: Path, clock: ManualClock) -> None:
     one = key(budget_usd=Decimal(1))
     dead = SpendCounters.open(tmp_path / "spend", 1, [one], clock=clock)
