@@ -453,6 +453,21 @@ def test_what_one_worker_leased_and_left_another_can_have(
         assert idle.admit(one, NOON, tokens, nano) is not None
 
 
+@pytest.mark.parametrize("rates", [{}, {"rpm": 1000}, {"tpm": 10**9}])
+def test_what_was_spent_under_a_lease_counts_with_what_is_reserved(
+    spend: SpendCounters, rates: dict[str, int]
+) -> None:
+    one = key(budget_usd=Decimal(1), **rates)
+    for _ in range(2):  # 0.2 dollars each, of which 0.2 are spent
+        assert spend.admit(one, NOON, 5, DOLLAR // 5) is None
+        spend.settle(one.id, DOLLAR // 5, DOLLAR // 5, 5, 5)
+    lease = spend._leases[one.id]
+    assert lease.from_ns <= NOON < lease.until_ns
+    assert spend.admit(one, NOON, 5, 7 * DOLLAR // 10) is not None
+    assert spend.admit(one, NOON, 5, 6 * DOLLAR // 10) is None
+    assert spend.admit(one, NOON, 5, 1) is not None
+
+
 def test_an_end_in_order_gives_back_what_was_leased(tmp_path: Path, clock: ManualClock) -> None:
     one, path = key(budget_usd=Decimal(1)), tmp_path / "spend"
     spend = SpendCounters.open(path, 0, [one], clock=clock)

@@ -224,9 +224,7 @@ class SpendCounters:
             return
         with self._locked(lease.slot):
             locked = self._rolled(lease, self._clock.wall_ns())
-            missing = nano_usd - locked.money()[0]
-            if missing > 0:
-                self._file.words[lease.slot.at + BASE] += missing
+            self._file.words[lease.slot.at + BASE] += max(0, nano_usd - locked.money()[0])
 
     def clear_worker(self, worker: int) -> dict[str, Orphaned]:
         """Drop what a worker that is no more had reserved, and tell what it was for each key.
