@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.spend import counter_file
 from lightgate.gateway.spend.counter_file import GROWTH, CounterFile, CounterFileFailed
-from lightgate.gateway.spend.counters import Orphaned, SpendCounters
+from lightgate.gateway.spend.counters import Orphaned, OwnPart, SpendCounters
+from lightgate.gateway.spend.shares import PERIOD
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key
 
 if TYPE_CHECKING:
@@ -466,6 +467,46 @@ def test_what_was_spent_under_a_lease_counts_with_what_is_reserved(
     assert spend.admit(one, NOON, 5, 7 * DOLLAR // 10) is not None
     assert spend.admit(one, NOON, 5, 6 * DOLLAR // 10) is None
     assert spend.admit(one, NOON, 5, 1) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "period"),
+    [("total", 0), ("day", 4 * (NOON // DAY) + 1), ("month", 4 * (2023 * 12 + 11) + 2)],
+)
+def test_what_one_machine_has_spent_and_one_worker_reserved(
+    spend: SpendCounters, kind: Any, period: int
+) -> None:
+    one = key(budget_usd=Decimal(1), budget_period=kind, tpm=1000)
+    assert spend.own_part(one) == OwnPart(period, 0, 0, 0)
+    assert spend.admit(one, NOON, 7, 100) is None
+    assert spend.admit(one, NOON, 9, 300) is None
+    spend.settle(one.id, 100, 40, 7, 5)
+    assert spend.own_part(one) == OwnPart(period, 40, 300, 9)
+    at = spend._leases[one.id].slot.at
+    assert spend._file.words[at + PERIOD] == period  # as the file says it to the other workers
+
+
+def test_a_slot_is_locked_while_it_is_changed(
+    spend: SpendCounters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, log = key(budget_usd=Decimal(1)), list[str]()
+    spend.add([one])
+    slot = spend._leases[one.id].slot
+    for name in ("lock", "unlock"):
+        monkeypatch.setattr(
+            CounterFile, name, lambda self, given, name=name: log.append(f"{name} {given == slot}")
+        )
+    spend.load_spend(one.id, 5)
+    assert log == ["lock True", "unlock True"]
+
+    def broken(*_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(SpendCounters, "_rolled", broken)
+    with pytest.raises(ValueError):  # noqa: PT011 - of this test
+        spend.load_spend(one.id, 5)
+    assert log == ["lock True", "unlock True"] * 2
+    monkeypatch.undo()
 
 
 def test_an_end_in_order_gives_back_what_was_leased(tmp_path: Path, clock: ManualClock) -> None:
