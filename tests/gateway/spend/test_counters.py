@@ -486,6 +486,36 @@ def test_what_one_machine_has_spent_and_one_worker_reserved(
     assert spend._file.words[at + PERIOD] == period  # as the file says it to the other workers
 
 
+@pytest.mark.parametrize(
+    ("terms", "span"),
+    [
+        ({"budget_period": "total"}, None),
+        ({"budget_period": "day"}, (NOON // DAY * DAY, NOON // DAY * DAY + DAY)),
+        ({"budget_period": "month"}, (NOON // DAY * DAY, NOON // DAY * DAY + DAY)),
+        ({"budget_period": "month", "rpm": 9}, (NOON, NOON + SECOND)),
+        ({"budget_period": "total", "tpm": 900}, (NOON, NOON + SECOND)),
+    ],
+)
+def test_how_long_a_lease_is_good(
+    spend: SpendCounters, terms: dict[str, Any], span: tuple[int, int] | None
+) -> None:
+    one = key(budget_usd=Decimal(1), **terms)
+    assert spend.admit(one, NOON + 7, 5, 5) is None
+    lease = spend._leases[one.id]
+    if span is None:
+        assert lease.from_ns < 0
+        assert lease.until_ns > 1000 * 366 * DAY
+    else:
+        assert (lease.from_ns, lease.until_ns) == span
+
+
+@pytest.mark.parametrize("rpm", [1, 2, 3])
+def test_so_many_requests_of_a_minute_and_no_more(spend: SpendCounters, rpm: int) -> None:
+    one = key(rpm=rpm)
+    said = [spend.admit(one, NOON, 5, 5) is None for _ in range(rpm + 2)]
+    assert said == [True] * rpm + [False] * 2
+
+
 def test_a_slot_is_locked_while_it_is_changed(
     spend: SpendCounters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
