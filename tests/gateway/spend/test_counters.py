@@ -504,7 +504,7 @@ def test_how_long_a_lease_is_good(
     lease = spend._leases[one.id]
     if span is None:
         assert lease.from_ns < 0
-        assert lease.until_ns > 1000 * 366 * DAY
+        assert lease.until_ns > 200 * 366 * DAY
     else:
         assert (lease.from_ns, lease.until_ns) == span
 
@@ -514,6 +514,17 @@ def test_so_many_requests_of_a_minute_and_no_more(spend: SpendCounters, rpm: int
     one = key(rpm=rpm)
     said = [spend.admit(one, NOON, 5, 5) is None for _ in range(rpm + 2)]
     assert said == [True] * rpm + [False] * 2
+
+
+def test_a_request_that_is_denied_leaves_no_lease(spend: SpendCounters) -> None:
+    one = key(budget_usd=Decimal(1))
+    assert spend.admit(one, NOON, 5, DOLLAR // 2) is None
+    lease = spend._leases[one.id]
+    assert spend._file.words[lease.spend_limit_at] > DOLLAR // 2
+    assert spend.admit(one, NOON, 5, DOLLAR) is not None
+    assert spend._file.words[lease.spend_limit_at] == DOLLAR // 2
+    assert lease.until_ns == 0  # the next one asks again
+    assert spend.admit(one, NOON, 5, DOLLAR // 2) is None
 
 
 def test_a_slot_is_locked_while_it_is_changed(

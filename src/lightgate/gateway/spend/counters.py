@@ -347,7 +347,7 @@ class SpendCounters:
             taken, free = locked.taken()
             left = self._left(lease, taken)
             lacks = [each > rest for each, rest in zip(need, left, strict=True)]
-            if any(lacks) and any(more for more, lack in zip(free, lacks, strict=True) if lack):
+            if any(more for more, lack in zip(free, lacks, strict=True) if lack):
                 locked.recall()
                 left = self._left(lease, locked.taken()[0])
             denied = _denied(lease, locked, need, left, wall_ns)
