@@ -7,8 +7,8 @@ larger again, so that at the promised share the two are in balance.
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
+from math import erfc, exp, floor, log, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -23,7 +23,9 @@ TOLERATED: Final = 0.2  # of failures, where no level is set: the breaker's own 
 STEP: Final = 0.1  # of the margin: a promise of 95 % that holds 90 % is at its strictest after 200
 STRICTEST: Final = 0.9  # a tenth of the promised share is the least that is asked for
 GRAIN: Final = 16.0  # the margin is read in sixteenths: predictions that it enters are kept
-_SQRT2: Final = math.sqrt(2.0)
+NARROWEST: Final = 0.05  # spread of logarithms that is assumed at least
+_SQRT2: Final = sqrt(2.0)
+_Levels = list[tuple[float, float]]  # each a limit, and the share that may miss it
 
 
 class ServiceLevels(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -58,19 +60,37 @@ class ServiceLevels(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             (self.ttfa_p50, 0.5),
             (self.ttfa_p95, 0.05),
         )
-        return tuple((math.log(at / 1e9), share) for at, share in levels if at is not None)
+        return tuple((log(at / 1e9), share) for at, share in levels if at is not None)
 
     @cached_property
     def speeds(self) -> tuple[tuple[float, float], ...]:
         """Log of tokens per second, and the share that may be slower."""
         levels = ((self.speed_p5, 0.05), (self.speed_p50, 0.5))
-        return tuple((math.log(at), share) for at, share in levels if at is not None)
+        return tuple((log(at), share) for at, share in levels if at is not None)
 
     def wholes(self, tokens: int) -> tuple[tuple[float, float], ...]:
         """Seconds for the whole answer, and the share that may take longer."""
         total = None if self.speed_total_p50 is None else tokens / self.speed_total_p50 * 1e9
         levels = ((self.e2e_p50, 0.5), (self.e2e_p95, 0.05), (total, 0.5))
         return tuple((at / 1e9, share) for at, share in levels if at is not None)
+
+    def allowed(self, margins: tuple[float, ...]) -> tuple[_Levels, _Levels, list[float]]:
+        """Return the levels of first tokens and of speeds, and the shares of whole answers.
+
+        A share that may miss is smaller by its margin, where there is one.
+        """
+        known = self._by_margins.get(margins)
+        if known is None:
+            strict = iter(margins)
+            firsts = [(at, share * (1.0 - next(strict, 0.0))) for at, share in self.firsts]
+            speeds = [(at, share * (1.0 - next(strict, 0.0))) for at, share in self.speeds]
+            wholes = [share * (1.0 - next(strict, 0.0)) for _, share in self.wholes(1)]
+            known = self._by_margins[margins] = firsts, speeds, wholes
+        return known
+
+    @cached_property
+    def _by_margins(self) -> dict[tuple[float, ...], tuple[_Levels, _Levels, list[float]]]:
+        return {}  # a margin has fifteen values, so these are few
 
 
 class LevelsAsked(NamedTuple):
@@ -93,35 +113,36 @@ def excess(slo: ServiceLevels | None, form: Form, asked: LevelsAsked) -> float:
     The largest of (upper bound of the chance of a miss) - (share that may miss), over all levels.
     """
     size, tokens, now_ns, margins = asked
-    weight = form.fresh(now_ns)
     p_error = form.p_error
     wait_s = form.wait_s(now_ns)
     if slo is None:
         return p_error - TOLERATED + max(0.0, wait_s - PATIENCE_S - form.curve.holding_s)
-    unsure = BOUND / math.sqrt(form.prior.weight + weight * min(SAMPLES, form.sizes[size].seen))
-    sigma = max(math.sqrt(form.variance), 0.05)
-    log = math.log(form.ttfts_s[size] + wait_s)
+    seen = form.sizes[size].seen
+    unsure = BOUND / sqrt(form.prior.weight + form.fresh(now_ns) * min(SAMPLES, seen))
+    sigma = sqrt(form.variance)
+    sigma = max(NARROWEST, sigma)
+    late = log(form.ttfts_s[size] + wait_s) + unsure * sigma
+    firsts, speeds, wholes = slo.allowed(margins)
     worst = -1.0
-    strict = iter(margins)
-    for limit, share in slo.firsts:
-        allowed = share * (1.0 - next(strict, 0.0))
-        worst = max(worst, _above(limit, log + unsure * sigma, sigma) + p_error - allowed)
-    spread = max(math.sqrt(form.speed_variance), 0.05)
-    speed = form.log_speed(now_ns)
-    for limit, share in slo.speeds:
-        allowed = share * (1.0 - next(strict, 0.0))
-        worst = max(worst, _above(-limit, unsure * spread - speed, spread) - allowed)
-    for limit_s, share in slo.wholes(tokens):
-        decode_s = tokens / math.exp(speed - unsure * spread)
-        left = math.log(max(limit_s - decode_s, 1e-9))
-        allowed = share * (1.0 - next(strict, 0.0))
-        worst = max(worst, _above(left, log + unsure * sigma, sigma) + p_error - allowed)
+    for limit, share in firsts:
+        over = _above(limit, late, sigma) + p_error - share
+        worst = max(worst, over)
+    if speeds or wholes:
+        spread = sqrt(form.speed_variance)
+        spread = max(NARROWEST, spread)
+        slow = unsure * spread - form.log_speed(now_ns)
+        for limit, share in speeds:
+            over = _above(-limit, slow, spread) - share
+            worst = max(worst, over)
+        for (limit_s, _), share in zip(slo.wholes(tokens), wholes, strict=True):
+            left = log(max(limit_s - tokens * exp(slow), 1e-9))
+            worst = max(worst, _above(left, late, sigma) + p_error - share)
     return worst
 
 
 def _above(limit: float, mean: float, sigma: float) -> float:
     """Return the chance that a normal variable is above a limit."""
-    return 0.5 * math.erfc((limit - mean) / (sigma * _SQRT2))
+    return 0.5 * erfc((limit - mean) / (sigma * _SQRT2))
 
 
 class Promise:
@@ -137,10 +158,10 @@ class Promise:
 
     def saw(self, ttft_s: float, tokens: int, decode_s: float) -> bool:
         """Take in an answered request, as its client saw it; return whether a margin changed."""
-        slo, late = self.slo, math.log(max(ttft_s, 1e-9))
+        slo, late = self.slo, log(max(ttft_s, 1e-9))
         kept = [(late > limit, share) for limit, share in slo.firsts]
         if tokens > 1 and decode_s > 0.0:
-            speed = math.log(tokens / decode_s)
+            speed = log(tokens / decode_s)
             kept += [(speed < limit, share) for limit, share in slo.speeds]
         else:
             kept += [(False, 0.0)] * len(slo.speeds)  # too short to have a speed
@@ -159,5 +180,5 @@ class Promise:
         for place, (miss, share) in enumerate(kept):
             exact[place] = max(0.0, min(STRICTEST, exact[place] + STEP * (miss - share)))
         before = self.margins
-        self.margins = tuple([math.floor(margin * GRAIN) / GRAIN for margin in exact])
+        self.margins = tuple([floor(margin * GRAIN) / GRAIN for margin in exact])
         return before != self.margins

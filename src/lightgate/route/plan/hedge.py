@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from statistics import NormalDist
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
@@ -73,6 +74,13 @@ def chance(q: float) -> float:
     if 1.0 - q <= SHARE:
         return 1.0
     return (SHARE - (1.0 - LATE)) / (LATE - q)
+
+
+@lru_cache(maxsize=256)
+def early_share(hedge: str, thrifty: bool) -> tuple[float | None, float]:
+    """Return the quantile of a hedge, None for a fixed time, and how often it is planned early."""
+    q = quantile_of(hedge, thrifty=thrifty)
+    return q, 1.0 if q is None else chance(q)
 
 
 def sick(form: Form, now_ns: int) -> bool:

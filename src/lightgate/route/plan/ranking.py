@@ -8,7 +8,6 @@ therefore make the plans of many requests (`lightgate.route.plan.kept`).
 from __future__ import annotations
 
 from math import exp
-from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -18,10 +17,9 @@ from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out, lay_out_
 from lightgate.route.plan.candidates import Basis
 from lightgate.route.plan.hedge import (
     LATE,
-    chance,
     delay_ns,
+    early_share,
     fit,
-    quantile_of,
     sick,
 )
 from lightgate.route.plan.plan import Plan, Step
@@ -74,11 +72,10 @@ class Ranking:
         "_alone_s",
         "_beliefs",
         "_dollars",
-        "_fixed",
+        "_firsts",
         "_flying",
         "_held",
         "_leads",
-        "_loaded",
         "_nanos",
         "_odd",
         "_over",
@@ -107,23 +104,21 @@ class Ranking:
         self.tokens = min(usual, ask.max_tokens or usual)
         self.policy = policy
         self.order: Sequence[str] = ()
-        self.known: list[Form] = []
+        self.known: Sequence[Form] = ()
         self.well = self.full = 0  # targets that are allowed; that are allowed, but at their limit
         self.together = 0  # targets that may run beside each other
-        # Of each allowed target: the part of its value that its load multiplies, and the other.
-        self._alone_s: list[float] = []  # both, where nobody waits
-        self._loaded: list[float] = []
-        self._fixed: list[float] = []
-        self._dollars: list[float] = []  # multiples of the least, beside seconds
-        self._over: list[float] = []  # misses of levels, and dollars, which decide before seconds
-        self._nanos: list[float] = []
+        self._alone_s: Sequence[float] = ()  # of each allowed target: its value, where nobody waits
+        self._firsts: Sequence[float] = ()  # the part of it that is the first token
+        self._dollars: Sequence[float] = ()  # multiples of the least, beside seconds
+        self._over: Sequence[float] = ()  # misses of levels, which decide before dollars
+        self._nanos: Sequence[float] = ()  # which decide before seconds
         self._seat = (ask.alias.name, policy.name)  # under which the first is remembered
-        self._beliefs: list[Belief] = []  # of each target, as the candidates of plans keep them
+        self._beliefs: Sequence[Belief] = ()  # of each target, as the candidates of plans keep them
         self._held: Standing | None = None  # what is kept of all of them
-        self._steps: list[Step] = []  # of each target, after a failure
-        self._flying: list[int] = []  # in flight at each target
-        self._waits: list[float] = []  # of each target, for one more request
-        self._odd: list[int] = []  # places where the load changes the value
+        self._steps: Sequence[Step] = ()  # of each target, after a failure
+        self._flying: Sequence[int] = ()  # in flight at each target
+        self._waits: Sequence[float] = ()  # of each target, for one more request
+        self._odd: Sequence[int] = ()  # places where the load changes the value
         self._leads: dict[int, _Lead] = {}  # by the place of the first target, with these waits
 
     def line_up(self, order: Sequence[str], well: int) -> None:
@@ -138,7 +133,7 @@ class Ranking:
     def plan(self, draw: float, key: str, budgets: HedgeBudgets | None) -> Plan:
         """Make the plan of one request; `draw` is in [0, 1), `key` is whose hedges are counted."""
         self._load()
-        first, values, keys = self._first() if self._loaded else (0, [], ())
+        first, values, keys = self._first() if self._alone_s else (0, [], ())
         lead = self._leads.get(first)
         if lead is None:
             lead = self._leads[first] = self._lead(first, values, keys)
@@ -187,19 +182,16 @@ class Ranking:
         ask, well, order = self.ask, self.well, self.order
         tokens = self.tokens if policy.most is None else min(self.tokens, policy.most)
         work = policy.decode * tokens
-        pairs = zip(held.slow, held.failing, strict=True)
-        self._loaded = held.firsts.copy()
-        self._fixed = [work * slow + failing for slow, failing in pairs]
+        self._firsts = held.firsts
+        terms = zip(held.firsts, held.slow, held.failing)  # noqa: B905 - as long, by their maker
+        alone_s = [first + work * slow + failing for first, slow, failing in terms]
         if well < len(order):
             order = order[:well]
-            del self._loaded[well:], self._fixed[well:]
+            del alone_s[well:]
         warm = None if ask.session is None else self.forms.warm(ask.session, self.now_ns)
         if warm in order:
-            place = order.index(warm)
-            rest = 1.0 - PREFILL_SAVED[self.size] - policy.sticky
-            self._loaded[place] *= rest
-            self._fixed[place] *= rest
-        self._alone_s = [*map(add, self._loaded, self._fixed)]
+            alone_s[order.index(warm)] *= 1.0 - PREFILL_SAVED[self.size] - policy.sticky
+        self._alone_s = alone_s
         if policy.money == "first":
             self._save(order, warm)
         elif policy.money == "beside" and ask.prices:
@@ -214,7 +206,7 @@ class Ranking:
         under load the waits say who is next. Where money counts beside seconds, both are multiples
         of the best: twice as dear is as bad as twice as slow.
         """
-        values = self._alone_s.copy()
+        values = [*self._alone_s]
         count = len(values)
         for place in self._odd:
             if place < count:  # else it is not allowed just now
@@ -239,8 +231,9 @@ class Ranking:
 
     def _under_load(self, place: int) -> float:
         """Return the value of a target where one more request waits, or that is a newcomer."""
-        form, wait_s = self.known[place], self._waits[place]
-        value = self._loaded[place] * form.load + self._fixed[place]
+        form, wait_s, value = self.known[place], self._waits[place], self._alone_s[place]
+        if form.load != 1.0:
+            value += self._firsts[place] * (form.load - 1.0)
         if wait_s:
             own = form.in_flight
             behind = FOLLOWERS if own >= MANY else 1.0 + (FOLLOWERS - 1.0) * own / MANY
@@ -289,20 +282,14 @@ class Ranking:
 
     def _lead(self, first: int, values: list[float], keys: Sequence[Any]) -> _Lead:
         """Put the targets in order behind the first, and see what could start beside it."""
-        order: Sequence[str] = self.order
-        known: Sequence[Form] = self.known
-        well, count = self.well, len(order)
-        places: Sequence[int] = range(count)
-        if values:  # of two at least
-            places = sorted(range(well), key=keys.__getitem__)
-            if places[0] != first:
-                places.remove(first)
-                places.insert(0, first)
-            if well < count:
-                places += range(well, count)
-            chosen = itemgetter(*places)
-            order, known = chosen(order), chosen(known)
-        lead = _Lead(places, order, known, own_nano(self.ask, self.tokens, order[0]))
+        order, well = self.order, self.well
+        places: Sequence[int] = range(len(order))
+        if values:  # of two at least; the first has the smallest key
+            places = sorted(places[:well], key=keys.__getitem__)
+            if well < len(order):
+                places += range(well, len(order))
+        own = own_nano(self.ask, self.tokens, order[first])
+        lead = _Lead(places, order[first], self.known[first], own)
         lead.values, lead.wait_s = values, self._waits[first]
         lead.chance = self._chance(lead)
         return lead
@@ -323,17 +310,17 @@ class Ranking:
         hedge = alias.hedge if ask.hedge is None else ask.hedge
         if hedge == "off" or not self.policy.hedges:
             return 0.0
-        price = ask.prices.get(lead.order[0]) if ask.prices else None
+        price = ask.prices.get(lead.first) if ask.prices else None
         thrifty = self.policy.money == "first" or (price is not None and not price.abort_stops)
-        lead.quantile = quantile_of(hedge, thrifty=thrifty)
-        return 1.0 if lead.quantile is None else chance(lead.quantile)
+        lead.quantile, early = early_share(hedge, thrifty)
+        return early
 
     def _second(self, lead: _Lead) -> None:
         """Prepare a race or a hedge, if it can help."""
         lead.looked = True
         if lead.race > 1:
-            first, others = lead.order[0], lead.order[1 : lead.race]
-            ask, usual = self.ask, self.tokens
+            ask, usual, first = self.ask, self.tokens, lead.first
+            others = [self.order[place] for place in lead.places[1 : lead.race]]
             premium, lead.premium = max([premium_nano(ask, usual, first, one) for one in others])
             lead.reserve_nano = max([lost_nano(ask, usual, one) for one in (first, *others)])
             lead.reserve_nano += premium
@@ -347,7 +334,7 @@ class Ranking:
     def _itself(self, lead: _Lead) -> int | None:
         """Hedge at the one target itself, unless it is in trouble or at its limit."""
         closed = self.forms.closed(self.now_ns)
-        fit = lead.order[0] not in closed and not sick(lead.known[0], self.now_ns)
+        fit = lead.first not in closed and not sick(lead.form, self.now_ns)
         return 0 if fit else None
 
     def _hedge(self, lead: _Lead, place: int) -> None:
@@ -357,21 +344,22 @@ class Ranking:
         if q is None:
             hedge_ns = alias.hedge_ns if ask.hedge is None else fixed_hedge_ns(ask.hedge)
         else:
-            hedge_ns = delay_ns(lead.known[0].sizes[self.size], q)
+            hedge_ns = delay_ns(lead.form.sizes[self.size], q)
             if lead.wait_s:
-                alone_s = lead.known[0].ttfts_s[self.size]
+                alone_s = lead.form.ttfts_s[self.size]
                 hedge_ns = int(hedge_ns * (1.0 + lead.wait_s / alone_s))
         if hedge_ns is None or self.forms.incident(self.now_ns):
             return
-        if alias.timeout_ns - hedge_ns < lead.known[place].ttfts_s[self.size] * NS:
+        at = lead.places[place]
+        if alias.timeout_ns - hedge_ns < self.known[at].ttfts_s[self.size] * NS:
             return
         lead.hedge_ns, lead.backup, lead.role = hedge_ns, place, "hedge"
-        price = hedge_price(ask, self.tokens, lead.order[0], lead.order[place])
+        price = hedge_price(ask, self.tokens, lead.first, self.order[at])
         lead.reserve_nano, lead.premium, won, lost = price
         lead.extra_nano = (won + lost) / 2.0
-        if q is not None and place and self._loaded and not self._over:
+        if q is not None and place and self._alone_s and not self._over:
             stakes = self.policy.second * lead.own_nano, won, lost
-            lead.hedge_ns = self._worth_ns(lead, place, q, hedge_ns, stakes)
+            lead.hedge_ns = self._worth_ns(lead, at, q, hedge_ns, stakes)
             if lead.hedge_ns is None:
                 lead.role = None
 
@@ -379,40 +367,44 @@ class Ranking:
         self, lead: _Lead, place: int, q: float, hedge_ns: int, stakes: Stakes
     ) -> int | None:
         """Return when a hedge is worth its price for the first time; None: never."""
-        size, form = self.size, lead.known[0]
+        size, form, second = self.size, lead.form, self.known[place]
         at = form.sizes[size]
         # Times as slow as those first tokens were: by weather, or by a queue.
         slower = (form.ttfts_s[size] + lead.wait_s) / exp(at.long)
-        second_s = lead.known[place].ttfts_s[size]
-        if lead.known[place].in_flight:
-            second_s += self._waits[lead.places[place]]
-        delay_s = hedge_ns / NS
+        second_s = second.ttfts_s[size]
+        if second.in_flight:
+            second_s += self._waits[place]
         if slower <= 1.0:
-            after_s = worth_after(at.slowest(q), delay_s, second_s, stakes)
-            return None if after_s is None else int(after_s * NS)
-        stakes = slower * stakes[0], stakes[1], stakes[2]
+            slower = 1.0
+        else:
+            stakes = slower * stakes[0], stakes[1], stakes[2]
+        delay_s = hedge_ns / NS
         after_s = worth_after(at.slowest(q), delay_s / slower, second_s / slower, stakes)
         return None if after_s is None else int(after_s * slower * NS)
 
     def _backup(self, lead: _Lead) -> int | None:
         """Find the best second: by its value, its correlation, and what closing it costs."""
-        order, known, prices, values = lead.order, lead.known, self.ask.prices, lead.values
-        first, worse = order[0], self.forms.pairs.worse
+        order, known, prices, values = self.order, self.known, self.ask.prices, lead.values
+        first, worse, places = lead.first, self.forms.pairs.worse, lead.places
         best, least = None, 0.0
         for place in range(1, self.well):
-            form = known[place]
-            if (form.in_flight or form.trouble.first or form.shared) and not fit(form, self.now_ns):
+            at = places[place]
+            form = known[at]
+            if form.trouble.first or form.shared:
+                if not fit(form, self.now_ns):
+                    continue
+            elif form.in_flight and not form.curve.spare(form.in_flight + 1.0):
                 continue
             if not values:
                 return place  # in the order of the configuration
             if self._over:  # in the order of money
-                dear = premium_nano(self.ask, self.tokens, first, order[place])[1] > DEARER
+                dear = premium_nano(self.ask, self.tokens, first, order[at])[1] > DEARER
                 return None if dear else place
-            value = values[lead.places[place]]
+            value = values[at]
             if best is not None and value >= least:
                 break  # a factor makes no value smaller, and the values rise
-            value *= worse(first, order[place])
-            price = prices.get(order[place]) if prices else None
+            value *= worse(first, order[at])
+            price = prices.get(order[at]) if prices else None
             if price is not None and not price.abort_stops:
                 value *= BILLED
             if best is None or value < least:
@@ -434,10 +426,10 @@ class Ranking:
     def _late(self, lead: _Lead) -> Plan:
         """Lay out the plan of a request that did not draw an early hedge: it may start late."""
         plan = lead.doubled or self._doubled(lead)
-        second, size = plan.steps[1], lead.known[0].sizes[self.size]
+        second, size = plan.steps[1], lead.form.sizes[self.size]
         late_ns = delay_ns(size, LATE)
         if lead.wait_s:
-            late_ns = int(late_ns * (1.0 + lead.wait_s / lead.known[0].ttfts_s[self.size]))
+            late_ns = int(late_ns * (1.0 + lead.wait_s / lead.form.ttfts_s[self.size]))
         late_ns = max(late_ns, second.start_ns or 0)
         steps = (plan.steps[0], replace(second, start_ns=late_ns), *plan.steps[2:])
         lead.late = replace(plan, steps=steps, hedge_ns=late_ns)
@@ -458,33 +450,37 @@ class Ranking:
                     ready[at] = Step(step.target, None, own_ns, "fallback")
         return ready
 
+    def _reason(self) -> str:
+        """Say why the targets are in this order, where not all of them are allowed."""
+        reason = self.policy.reason
+        if self.full:
+            reason += f", {self.full} full"
+        held = len(self.order) - self.well - self.full
+        if held:
+            reason += f", {held} held" if self.well else ", all held: soonest first"
+        return reason
+
     def _laid_out(self, lead: _Lead, *, doubled: bool = False) -> Plan:
         ask, size, policy, alias = self.ask, self.size, self.policy, self.ask.alias
         due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
         race, hedge_ns = (lead.race, lead.hedge_ns) if doubled else (1, None)
+        first, place, count = lead.form, lead.backup, len(self.order)
         layout = Layout(alias.retries, due_ns, race, hedge_ns)
-        reason = policy.reason
-        if self.full:
-            reason += f", {self.full} full"
-        held = len(lead.order) - self.well - self.full
-        if held:
-            reason += f", {held} held" if self.well else ", all held: soonest first"
-        basis, first, place = lead.basis or self._basis(lead), lead.known[0], lead.backup
         if doubled and not place:
-            steps = lay_out_twice(lead.order[0], layout)
+            steps = lay_out_twice(lead.first, layout)
         else:
             ready = self._fallbacks(lead, due_ns)
             if doubled and place > 1:
                 ready.insert(1, ready.pop(place))
-            steps = lay_out(lead.order, self.well, layout, ready)
+            steps = lay_out(self.order, self.well, layout, ready)
         predicted = (first.answered_s(size, self.now_ns) + lead.wait_s) * NS
         low, high = first.recent.band or first.sizes[size].band()
         return Plan(
             steps,
             policy.name,
-            reason,
+            policy.reason if self.well == count else self._reason(),
             int(predicted),
-            lead.order[place if doubled else 1] if len(lead.order) > 1 else None,
+            self.order[lead.places[place if doubled else 1]] if count > 1 else None,
             hedge_ns,
             policy.finish,
             policy.silence,
@@ -492,11 +488,13 @@ class Ranking:
             lead.own_nano,
             lead.premium if doubled else 0.0,
             lead.extra_nano if doubled else 0.0,
-            predicted_low_ns=int(predicted * low),
-            predicted_high_ns=int(predicted * high),
-            in_flight=first.in_flight,
-            basis=basis,
-            again=None if hedge_ns is None else self._again(lead),
+            None,
+            0.0,
+            int(predicted * low),
+            int(predicted * high),
+            first.in_flight,
+            lead.basis or self._basis(lead),
+            None if hedge_ns is None else self._again(lead),
         )
 
     def _again(self, lead: _Lead) -> StandIn | None:
@@ -507,12 +505,9 @@ class Ranking:
         if self.policy.money == "first":
             return None
         third = 1 if place > 1 else 2
-        order, known = lead.order, lead.known
-        return StandIn(
-            (self.ask, self.tokens, self.size, self.now_ns, q),
-            (order[0], order[place], order[third]),
-            (known[place], known[third]),
-        )
+        places = (lead.places[0], lead.places[place], lead.places[third])
+        asked = (self.ask, self.tokens, self.size, self.now_ns, q)
+        return StandIn(asked, self.order, self.known, places)
 
     def _basis(self, lead: _Lead) -> Basis:
         """Keep what the candidates of a plan are made of, should somebody ask."""
@@ -544,11 +539,11 @@ class _Lead:
         "chance",
         "doubled",
         "extra_nano",
+        "first",
+        "form",
         "hedge_ns",
-        "known",
         "late",
         "looked",
-        "order",
         "own_nano",
         "places",
         "premium",
@@ -570,13 +565,12 @@ class _Lead:
     def __init__(
         self,
         places: Sequence[int],
-        order: Sequence[str],
-        known: Sequence[Form],
+        first: str,
+        form: Form,
         own_nano: float,
     ) -> None:
-        self.places = places  # in the ranking's order
-        self.order = order
-        self.known = known
+        self.places = places  # of all targets in the ranking's order, the first one's first
+        self.first, self.form = first, form
         self.own_nano = own_nano
         self.race = 1
         self.hedge_ns: int | None = None

@@ -29,23 +29,21 @@ def hedge_price(ask: PlanAsk, usual: int, first: str, second: str) -> HedgePrice
     if one is None or other is None:  # what is not known costs the same, and the most
         lost = max(lost_nano(ask, usual, first), lost_nano(ask, usual, second))
         return lost, 0.0, lost, lost
-    most = ask.max_tokens or LONGEST * usual
-    in_1, in_2 = ask.tokens_in * one.tokens_in, ask.tokens_in * other.tokens_in
+    tokens_in, most = ask.tokens_in, ask.max_tokens or LONGEST * usual
+    in_1, in_2 = tokens_in * one.tokens_in, tokens_in * other.tokens_in
     out_1, out_2 = one.tokens_out, other.tokens_out
+    lag = LAG_TOKENS if most > LAG_TOKENS else most
+    short = LAG_TOKENS if usual > LAG_TOKENS else usual
+    most_1, usual_1 = (lag, short) if one.abort_stops else (most, usual)
+    most_2, usual_2 = (lag, short) if other.abort_stops else (most, usual)
     whole = in_2 + most * out_2
     premium = whole - in_1 - most * out_1
-    premium = premium if premium > 0.0 else 0.0
-    lag = LAG_TOKENS if most > LAG_TOKENS else most
-    lost_1 = in_1 + out_1 * (lag if one.abort_stops else most)
-    lost_2 = in_2 + out_2 * (lag if other.abort_stops else most)
-    lag = LAG_TOKENS if usual > LAG_TOKENS else usual
-    dearest = lost_1 + premium
-    return (
-        dearest if dearest > lost_2 else lost_2,
-        premium / whole if premium else 0.0,
-        in_2 + usual * (out_2 - out_1) + out_1 * (lag if one.abort_stops else usual),
-        in_2 + out_2 * (lag if other.abort_stops else usual),
-    )
+    won, lost = in_2 + usual * (out_2 - out_1) + out_1 * usual_1, in_2 + out_2 * usual_2
+    lost_1, lost_2 = in_1 + out_1 * most_1, in_2 + out_2 * most_2
+    if premium > 0.0:
+        dearest = lost_1 + premium
+        return dearest if dearest > lost_2 else lost_2, premium / whole, won, lost
+    return lost_1 if lost_1 > lost_2 else lost_2, 0.0, won, lost
 
 
 def race_nano(ask: PlanAsk, usual: int, racers: Sequence[str]) -> float:

@@ -70,14 +70,16 @@ class Standing:
 
     def look(self, now_ns: int) -> None:
         """Bring every target up to date."""
-        changed: list[Form] = []
-        for form, belief in zip(self.known, self.beliefs, strict=True):
+        stale: list[int] = []
+        beliefs, place = self.beliefs, 0
+        for form in self.known:
             if now_ns > form.until_ns:
                 form.look(now_ns)
-            if form.belief is not belief:
-                changed.append(form)
-        if changed:
-            self._renew([self.known.index(form) for form in changed])
+            if form.belief is not beliefs[place]:
+                stale.append(place)
+            place += 1  # noqa: SIM113 - a counter is cheaper than enumerate's tuples
+        if stale:
+            self._renew(stale)
 
     def each(self, prices: Mapping[str, TargetPrice]) -> list[tuple[float, float]] | None:
         """Return the prices of each target for a token in and out; None: not all are known."""
@@ -102,24 +104,25 @@ class Standing:
             if len(self._over) >= MOST:
                 self._over.clear()
             kept = self._over[key] = [-1.0] * len(self.known)
-        waiting = {place: int(wait_s * GRAIN) for place, wait_s in waits.items()}
+        waiting = {place: int(wait_s * GRAIN) for place, wait_s in waits.items()} if waits else {}
         if -1.0 in kept:
-            for place in range(well):
-                if kept[place] < 0.0 and not waiting.get(place):
+            for place, over in enumerate(kept[:well]):
+                if over < 0.0 and not waiting.get(place):
                     kept[place] = max(0.0, excess(slo, self.known[place], asked))
         found = kept[:well]
         for place, grains in waiting.items():
             if grains and place < well:
                 form, longer = self.known[place], (key, grains)
-                over = form.misses.get(longer)
-                if over is None:
-                    over = form.misses[longer] = max(0.0, excess(slo, form, asked))
-                found[place] = over
+                known = form.misses.get(longer)
+                if known is None:
+                    known = form.misses[longer] = max(0.0, excess(slo, form, asked))
+                found[place] = known
         return found
 
     def _renew(self, stale: list[int]) -> None:
         policy, size, due_ns = self._policy, self._size, self._due_ns
         self.beliefs, self.steps = self.beliefs.copy(), self.steps.copy()
+        self.firsts = self.firsts.copy()
         for kept in self._over.values():
             for place in stale:
                 kept[place] = -1.0
