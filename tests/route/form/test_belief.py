@@ -40,7 +40,7 @@ def test_a_prior_is_all_that_is_believed_at_first() -> None:
     assert new.far == pytest.approx(4.0 * exp(2.3263478740408408 * 0.5))
     assert new.p_error == pytest.approx(0.005)
     assert (new.due_ns(0), new.fresh(0), new.load) == (None, 0.0, 1.0)
-    assert new.until_ns == S // 4
+    assert new.until_ns == S
 
 
 def test_a_wide_spread_counts_to_a_limit() -> None:
@@ -249,8 +249,12 @@ def test_a_guessed_speed_ends_with_the_first_answer_and_a_newcomer_after_three()
 def test_who_is_silent_for_three_times_the_usual_time_is_as_late_as_that() -> None:
     seen = form()
     seen.started(10 * S)
+    assert seen.wait_s(20 * S) == 0.0  # one alone has stalled, as far as anybody knows
+    seen.started(12 * S)
     assert seen.wait_s(13 * S) == 0.0
     assert seen.wait_s(13 * S + S // 10) == pytest.approx(2.1)
+    seen.first(0, 13 * S, 1.0)  # the younger one had its turn: there is no queue
+    assert seen.wait_s(14 * S) == 0.0
 
 
 def test_who_else_is_there_counts_while_it_is_known() -> None:

@@ -181,6 +181,17 @@ def test_lateness_that_the_spread_explains_is_none() -> None:
     assert wide.tail == pytest.approx(1.0 + (4 + 1.6 * usual) / 2.6 / usual - 1.25)
 
 
+def test_most_first_tokens_come_within_a_quantile_and_not_a_spread() -> None:
+    """A few that show that the weather has changed do not move it; one in three does."""
+    assert late(1.0).most is None
+    usual = exp(0.8416212335729143 * 0.5)
+    calm = [1.0] * 16
+    assert late(*calm, sigma=0.5).most == pytest.approx((16 * 1.0 + 8 * usual) / 24)
+    assert late(*calm, 9.0, 9.0, 9.0, 1.0, sigma=0.5).most == pytest.approx((20 + 8 * usual) / 28)
+    often = late(*[1.0] * 8, *[9.0] * 4, sigma=0.5)
+    assert often.most == pytest.approx((12 * 4.0 + 8 * usual) / 20)  # the longest that counts
+
+
 def test_a_band_leaves_a_tenth_out_on_either_side() -> None:
     rising = [place / 10 for place in range(1, 21)]
     assert late(*rising[:19]).band is None

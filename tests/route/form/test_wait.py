@@ -168,6 +168,8 @@ def test_a_target_that_has_gone_silent_looks_as_slow_as_its_oldest_request() -> 
     form = known.form(A)
     form.look(S)
     known.started(A, S)
+    assert form.wait_s(4 * S) == 0.0  # one alone: a single stall
+    known.started(A, int(1.5 * S))
     assert form.wait_s(int(1.8 * S)) == 0.0
     assert form.wait_s(4 * S) == pytest.approx(2.7)
     known.started(A, 2 * S)

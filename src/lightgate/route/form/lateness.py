@@ -10,8 +10,11 @@ from collections import deque
 from math import exp
 from typing import Final
 
+from lightgate.route.form.prior import Z80
+
 KEPT: Final = 64
 WORST: Final = 0.2  # the part of first tokens that the tail is the mean of
+MOST: Final = 0.8  # the part of first tokens that come within `most`
 CHANCE_MEAN: Final = 1.15  # times what the spread explains, by chance
 CHANCE_TAIL: Final = 1.25  # the same for the slowest fifth
 PRIOR: Final = 8.0  # samples for which the lognormal prior counts
@@ -26,15 +29,19 @@ class Lateness:
     """The last first tokens of one target, as multiples of what was expected.
 
     `mean` and `tail` say how many times larger the mean of all of them, and of the slowest fifth,
-    is than the spread alone explains; 1: as explained. Between the multiples of `band` lie 80 % of
+    is than the spread alone explains; 1: as explained. Within `most` times what was expected came
+    80 % of them; None while none was seen. It is a quantile and not a multiple of the spread: the
+    few first tokens that show that the weather has changed make a spread wide for a long time.
+    Between the multiples of `band` lie 80 % of
     them, and what was expected; None while they are too few.
     """
 
-    __slots__ = ("_until", "band", "last", "mean", "tail")
+    __slots__ = ("_until", "band", "last", "mean", "most", "tail")
 
     def __init__(self) -> None:
         self.last: deque[float] = deque(maxlen=KEPT)
         self.mean = self.tail = 1.0
+        self.most: float | None = None
         self.band: tuple[float, float] | None = None
         self._until = EVERY
 
@@ -53,6 +60,7 @@ class Lateness:
         if n >= ENOUGH:
             below = int(BAND * n)
             self.band = min(1.0, last[below]), max(1.0, last[n - 1 - below])
+        self.most = (n * last[int(MOST * n)] + PRIOR * exp(Z80 * sigma)) / (n + PRIOR)
         usual = exp(0.5 * sigma * sigma)
         late = (sum(last) + PRIOR * usual) / (n + PRIOR) / usual - CHANCE_MEAN
         self.mean = 1.0 + late if late > 0.0 else 1.0

@@ -50,7 +50,7 @@ PEERS_NS: Final = 1_000_000_000  # time constant in which other workers' counts 
 TOLD_NS: Final = 3_000_000_000  # for which an engine's own count of its requests is believed
 TRIALS: Final = 3  # whole answers after which a newcomer is one of the others
 LEAST_TOKENS: Final = 8  # of an answer that says something about decode speed
-GLANCE_NS: Final = 250_000_000  # for which a prediction is good: 0.14 % is forgotten in it
+GLANCE_NS: Final = 1_000_000_000  # for which a prediction is good: 0.6 % is forgotten in it
 ALONE_NS: Final = 10_000_000_000  # without a whole answer
 CLOSE_NS: Final = 10_000_000  # two instants so near to each other are one
 Z99: Final = 2.3263478740408408
@@ -190,7 +190,8 @@ class Form:
         weight = exp(age * RATE) if age > 0 else 1.0
         weather = exp(weight * self.deviation)
         sigma, recent = sqrt(self.variance), self.recent
-        self.tail = exp(Z80 * sigma) * (1.0 + weight * (recent.tail - 1.0))
+        most = exp(Z80 * sigma) if recent.most is None else recent.most
+        self.tail = most * (1.0 + weight * (recent.tail - 1.0))
         self.mean = exp(0.5 * min(self.noise, 1.5) ** 2) * (1.0 + weight * (recent.mean - 1.0))
         self.slowness = exp(0.5 * min(self.speed_variance, 0.5) - self.log_speed(now_ns))
         self.p_error = (weight * self.errors + ERRORS) / (weight * self.ends + ERROR_WEIGHT)
@@ -303,20 +304,21 @@ class Form:
     def wait_s(self, now_ns: int) -> float:
         """Return how long one more request would wait behind those in flight.
 
-        Where nothing has come for far too long, it is at least as long as the oldest one waits.
+        Where several wait and nothing has come for far too long, it is at least as long as the
+        oldest one waits.
         """
         flying = self.flying(now_ns) + 1.0 if self.shared else self.in_flight + 1.0
         curve = self.curve
         wait_s = 0.0 if flying <= curve.free else curve.seconds(flying)
         if self.cold.seconds and not self.in_flight:
             return wait_s + self.cold.next_s(now_ns)
-        for oldest_ns in self.waiting:  # the first one
+        if len(self.waiting) > 1:  # one alone may have stalled: that is no queue
+            oldest_ns = next(iter(self.waiting))
             if oldest_ns > self._spoke_ns:
                 usual_s = self.ttfts_s[0]
                 age_s = (now_ns - oldest_ns) / NS - usual_s
                 if age_s > OVERDUE * usual_s + wait_s:
                     return age_s
-            break
         return wait_s
 
     def first(self, size: int, now_ns: int, ttft_s: float) -> bool:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lightgate.route.form.forms import Forms
     from lightgate.route.form.target import Belief, Form
     from lightgate.route.plan.alias import PlanAsk
-    from lightgate.route.plan.hedge import Duplicate, HedgeBudgets
+    from lightgate.route.plan.hedge import Duplicate, HedgeBudgets, TargetPrice
     from lightgate.route.plan.policy import Policy
     from lightgate.route.plan.standing import Standing
     from lightgate.route.plan.worth import Stakes
@@ -162,7 +162,7 @@ class Ranking:
         for form in self.known:
             own = form.in_flight
             # Most targets make nobody wait at most times: those need no call.
-            if form.waiting or own >= form.curve.free or form.watched:
+            if own >= form.curve.free or form.watched or len(form.waiting) > 1:
                 place = len(flying)
                 waits[place] = form.wait_s(now_ns)
                 if waits[place] or form.load != 1.0:
@@ -288,13 +288,18 @@ class Ranking:
             places = sorted(places[:well], key=keys.__getitem__)
             if well < len(order):
                 places += range(well, len(order))
-        own = own_nano(self.ask, self.tokens, order[first])
-        lead = _Lead(places, order[first], self.known[first], own)
+        ask, name = self.ask, order[first]
+        price = ask.prices.get(name) if ask.prices else None
+        if price is None:
+            own = own_nano(ask, self.tokens, name)
+        else:
+            own = ask.tokens_in * price.tokens_in + self.tokens * price.tokens_out
+        lead = _Lead(places, name, self.known[first], own)
         lead.values, lead.wait_s = values, self._waits[first]
-        lead.chance = self._chance(lead)
+        lead.chance = self._chance(lead, price)
         return lead
 
-    def _chance(self, lead: _Lead) -> float:
+    def _chance(self, lead: _Lead, price: TargetPrice | None) -> float:
         """Return how often something starts as soon as it is due; 0: nothing ever does.
 
         A hedge at a quantile is due early for a part of the requests, and late for the others.
@@ -310,7 +315,6 @@ class Ranking:
         hedge = alias.hedge if ask.hedge is None else ask.hedge
         if hedge == "off" or not self.policy.hedges:
             return 0.0
-        price = ask.prices.get(lead.first) if ask.prices else None
         thrifty = self.policy.money == "first" or (price is not None and not price.abort_stops)
         lead.quantile, early = early_share(hedge, thrifty)
         return early

@@ -46,6 +46,11 @@ def worth_after(late: SlowEnd, delay_s: float, second_s: float, stakes: Stakes) 
     Nothing is asked before `delay_s`, and then each time when twice as much time has passed.
     """
     second, won, lost = stakes
+    seconds = late.seconds
+    # One such stall among all of them, at the higher of both prices, is often reason enough.
+    least_s = (seconds[-1] - delay_s - second_s) / len(seconds)
+    if least_s > 0.0 and least_s * second >= (won if won > lost else lost):  # noqa: FURB136 - cheaper
+        return delay_s
     for times in CHECKS:
         age_s = times * delay_s
         first_s, wins = saved(late, age_s, second_s)
