@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LIMIT_US = 30.0
 LIMIT_RATIO = 8.0
 TARGETS = tuple(f"p{number}/m" for number in range(8))
-POLICIES = ("fastest", "voice", "agent", "balanced", "cheapest", "batch", "ordered")
+POLICIES = ("chat", "fastest", "voice", "agent", "balanced", "cheapest", "batch", "ordered")
 NS = 1_000_000_000
 
 
