@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter
-from itertools import accumulate
+from functools import lru_cache
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Final
 
 from lightgate.console.api.ticks import Ticks
@@ -56,10 +57,12 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def add(self, value: float) -> None:
-        """Count one sample."""
-        self._counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def add(self, values: Sequence[float]) -> None:
+        """Count samples."""
+        counts = self._counts
+        for place, count in Counter(map(bisect_left, repeat(self.bounds), values)).items():
+            counts[place] += count
+        self.total = sum(values, self.total)
 
     def cumulative(self) -> list[int]:
         """The samples up to each bound, as Prometheus has them; the last number is of all."""
@@ -94,36 +97,41 @@ class TargetTotals:
         self.speed = Histogram(SPEED_TPS)
         self.operations: dict[str, OperationTotals] = {}
 
-    def take(self, attempt: AttemptNote, exchange: ExchangeNote) -> None:
-        """Count one attempt of an exchange."""
-        facts = attempt.facts
-        self.outcomes[attempt.outcome.value] += 1
-        self.roles[facts.role, "false" if facts.won is False else "true"] += 1
-        cost = facts.cost_nano or 0
-        self.cost_nano += cost
-        if facts.won is False:
-            self.loser_nano += cost
-        self.tokens["input"] += attempt.tokens_in or 0
-        self.tokens["output"] += attempt.tokens_out or 0
-        if attempt.measured():
-            self._measure(attempt)
-            if exchange.winner == facts.target and exchange.outcome == "ok":
-                _sample(self.overhead, exchange.overhead_ms(), 1000)
+    def take(self, attempts: Sequence[tuple[AttemptNote, ExchangeNote]]) -> None:
+        """Count attempts, each with its exchange: many at a time, each step for all of them."""
+        notes = [attempt for attempt, _ in attempts]
+        facts = [note.facts for note in notes]
+        lost = [one.cost_nano or 0 for one in facts if one.won is False]
+        self.outcomes.update([note.outcome._value_ for note in notes])
+        self.roles.update([(one.role, "false" if one.won is False else "true") for one in facts])
+        self.cost_nano += sum([one.cost_nano or 0 for one in facts])
+        self.loser_nano += sum(lost)
+        self.tokens["input"] += sum([note.tokens_in or 0 for note in notes])
+        self.tokens["output"] += sum([note.tokens_out or 0 for note in notes])
+        measured = [pair for pair in attempts if pair[0].measured()]
+        for name in dict.fromkeys([attempt.facts.dialect for attempt, _ in measured]):
+            self._measure(name, [one for one, _ in measured if one.facts.dialect == name])
+        added = [
+            exchange.overhead_ms()
+            for attempt, exchange in measured
+            if exchange.outcome == "ok" and exchange.winner == attempt.facts.target
+        ]
+        self.overhead.add(_seconds(added))
 
-    def _measure(self, attempt: AttemptNote) -> None:
-        """Count the numbers of an answer that say how fast its provider is."""
-        name = operation_of(attempt.facts.dialect)
+    def _measure(self, dialect: str, notes: Sequence[AttemptNote]) -> None:
+        """Count the numbers of answers of a dialect that say how fast their provider is."""
+        name = operation_of(dialect)
         of = self.operations.get(name)
         if of is None:
             of = self.operations[name] = OperationTotals()
-        ttft_ms, _, speed_tps, _, e2e_ms = attempt.metrics()
-        _sample(of.duration, e2e_ms, 1000)
-        _sample(of.first_token, ttft_ms, 1000)
-        if speed_tps:
-            self.speed.add(speed_tps)
-            of.output_token.add(1 / speed_tps)
-        _sample(of.tokens["input"], attempt.tokens_in)
-        _sample(of.tokens["output"], attempt.tokens_out)
+        numbers = [note.metrics() for note in notes]
+        of.duration.add(_seconds([one[4] for one in numbers]))
+        of.first_token.add(_seconds([one[0] for one in numbers]))
+        speeds = [one[2] for one in numbers if one[2]]
+        self.speed.add(speeds)
+        of.output_token.add([1 / speed for speed in speeds])
+        of.tokens["input"].add([note.tokens_in for note in notes if note.tokens_in is not None])
+        of.tokens["output"].add([note.tokens_out for note in notes if note.tokens_out is not None])
 
 
 class Totals:
@@ -153,31 +161,44 @@ class Totals:
         """Count exchanges that are in the ledger now."""
         self.names.look()
         self.ticks.take(settled)
+        attempts: dict[str, list[tuple[AttemptNote, ExchangeNote]]] = {}
+        for note in settled:
+            exchange = note.exchange
+            for attempt in note.attempts:
+                target = attempt.facts.target
+                found = attempts.get(target)
+                if found is None:
+                    found = attempts[target] = []
+                found.append((attempt, exchange))
         with self.lock:
-            for note in settled:
-                exchange = note.exchange
-                if exchange.policy != PROBE:
-                    self._take_exchange(exchange)
-                for attempt in note.attempts:
-                    place = self.names.target(attempt.facts.target)
-                    of = self.targets.get(place)
-                    if of is None:
-                        of = self.targets[place] = TargetTotals()
-                    of.take(attempt, exchange)
+            self._take_exchanges([n.exchange for n in settled if n.exchange.policy != PROBE])
+            for target, pairs in attempts.items():
+                place = self.names.target(target)
+                of = self.targets.get(place)
+                if of is None:
+                    of = self.targets[place] = TargetTotals()
+                of.take(pairs)
 
-    def _take_exchange(self, exchange: ExchangeNote) -> None:
-        model = self.names.model(exchange.model_asked)
-        self.exchanges[model, "ok" if exchange.outcome == "ok" else "failed"] += 1
-        if exchange.cache != "off":
-            self.shared[model, exchange.cache] += 1
-        key_id = exchange.key_id
-        if key_id is not None:
+    def _take_exchanges(self, exchanges: Sequence[ExchangeNote]) -> None:
+        """Count exchanges by model and by key; names come in the order in which they were seen."""
+        ends = Counter([(one.model_asked, one.outcome == "ok", one.cache) for one in exchanges])
+        for (asked, ok, cache), count in ends.items():
+            model = self.names.model(asked)
+            self.exchanges[model, "ok" if ok else "failed"] += count
+            if cache != "off":
+                self.shared[model, cache] += count
+        spent: dict[str, int] = {}
+        for one in exchanges:
+            if one.key_id is not None:
+                nano = (one.cost_nano or 0) + (one.loser_cost_nano or 0)
+                spent[one.key_id] = spent.get(one.key_id, 0) + nano
+        for key_id, nano in spent.items():
             if key_id not in self.key_nano and len(self.key_nano) >= MOST_KEYS:
-                key_id = OTHER
-            spent = (exchange.cost_nano or 0) + (exchange.loser_cost_nano or 0)
-            self.key_nano[key_id] = self.key_nano.get(key_id, 0) + spent
+                key_id = OTHER  # noqa: PLW2901 - the series that it is counted in
+            self.key_nano[key_id] = self.key_nano.get(key_id, 0) + nano
 
 
+@lru_cache(maxsize=64)  # for every batch of every target; there are few dialects
 def operation_of(dialect: str) -> str:
     """What the GenAI conventions call the operation of a dialect's endpoint."""
     known = DIALECTS.get(dialect)
@@ -188,7 +209,6 @@ def operation_of(dialect: str) -> str:
     return _OPERATIONS.get(known.kind, known.kind)
 
 
-def _sample(histogram: Histogram, value: float | None, per_unit: float = 1) -> None:
-    """Count a sample that exists; a time below zero (a stamp of another clock) is no time."""
-    if value is not None and value >= 0:
-        histogram.add(value / per_unit)
+def _seconds(times_ms: Sequence[float | None]) -> list[float]:
+    """Times that exist; one below zero (a stamp of another clock) is no time."""
+    return [time_ms / 1000 for time_ms in times_ms if time_ms is not None and time_ms >= 0]
