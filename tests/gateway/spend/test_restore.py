@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.spend.counters import SpendCounters, restore
@@ -78,3 +81,42 @@ def test_what_is_reserved_in_the_ledger_counts(tmp_path: Path) -> None:
         restore(spend, ledger, [key], clock.wall_ns())
         assert spend.admit(key, clock.wall_ns(), 0, 500_000_000) is not None
         assert spend.admit(key, clock.wall_ns(), 0, 400_000_000) is None
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_every_budget_is_raised_to_what_ledger_and_journals_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    """Of two periods; keys that the ledger, the journals, both or neither know."""
+    day = 86_400 * 1_000_000_000
+    noon = 19_675 * day + day // 2
+    keys = [
+        new_key(KeyTerms(name="n", budget_usd=Decimal(9), budget_period=period))[1]
+        for period in ("day", "total")
+        for _ in range(4)
+    ]
+    free = new_key(KeyTerms(name="free", rpm=5))[1]
+    asked: list[Any] = []
+
+    def spent(ledger: Any, start: Any) -> dict[str, Decimal]:
+        asked.append(start)
+        return {keys[n].id: Decimal("0.000000007") for n in (0, 1, 4, 5)}
+
+    def waiting(since_ns: int) -> dict[str, int]:
+        asked.append(since_ns)
+        return {keys[n].id: 20 for n in (1, 2, 5, 6)}
+
+    monkeypatch.setattr("lightgate.ledger.store.queries.spend_per_key", spent)
+    told: dict[str, int] = {}
+    ledger: Any = None
+    with SpendCounters.open(tmp_path / "spend", 0, clock=ManualClock(wall_ns=noon)) as counters:
+        raise_to = (lambda key, nano: told.update({key.id: nano})) if elsewhere else None
+        restore(counters, ledger, [*keys, free], noon, raise_to, waiting)
+        assert asked == [None, 0, datetime.fromtimestamp(19_675 * 86_400, UTC), 19_675 * day]
+        known = [7, 27, 20, 0] * 2
+        if elsewhere:
+            assert [told.get(key.id, 0) for key in keys] == known
+            assert len(told) == 6
+        else:
+            assert [counters.own_part(key).spent_nano for key in keys] == known
+        assert not counters.counts(free.id)
