@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gateway.security.conftest import ENV, chat_body, providers, whole
+from lightgate.gateway.admit.admit import _reserve_sound
 from lightgate.gateway.admit.worst import without
 from lightgate.gateway.served.price import SLACK
 from lightgate.ledger.store.keys import KeyTerms
@@ -270,3 +272,26 @@ async def test_no_bill_is_above_what_was_reserved(
     assert {note.exchange.cost_source for note in rig.settled()} == {"estimated"}
     cut = sum("compare the provider's own" in line for line in caplog.messages)
     assert cut == (usage is not LIES[0])  # once; an answer longer than its limit is no count
+
+
+@pytest.mark.parametrize(("costs", "reserved"), [((None, None), 0), ((None, 7), 7), ((9, 7), 9)])
+def test_sound_without_a_price_reserves_nothing_where_there_is_no_budget(
+    costs: tuple[int | None, ...], reserved: int
+) -> None:
+    steps = [Step(f"lab/{place}", None, None, "fallback", 0) for place in range(len(costs))]
+    targets = {
+        step.target: SimpleNamespace(
+            prices=SimpleNamespace(worst_spoken=lambda sound, cost=cost: cost)
+        )
+        for step, cost in zip(steps, costs, strict=True)
+    }
+    key: Any = SimpleNamespace(budget_usd=None)
+    exchange: Any = SimpleNamespace(
+        caller=SimpleNamespace(key=key),
+        request=SimpleNamespace(sound=None),
+        served=SimpleNamespace(targets=targets),
+        wall_ns=5,
+    )
+    state: Any = SimpleNamespace(spend=object())
+    assert list(_reserve_sound(state, exchange, steps)) == [(key, 5, 0, reserved)]
+    assert exchange.reserved == reserved
