@@ -274,3 +274,15 @@ def test_a_stream_may_begin_with_any_few_bytes() -> None:
     begun = SseSplitter()
     begun.feed(b"\xef\xbb")
     assert (begun.at_rest, begun.pending) == (False, True)
+
+
+@pytest.mark.parametrize(("last", "fits"), [(6, True), (7, False)])
+def test_the_lines_of_an_event_count_with_their_ends(last: int, fits: bool) -> None:
+    splitter = SseSplitter(limit=40)
+    lines = [b"x" * size for size in (10, 10, 10, last)]  # each of them and one byte more
+    stream = b"".join(b"data: %b\n" % line for line in lines) + b"\n"
+    if fits:
+        assert splitter.feed(stream) == [(b"", b"\n".join(lines))]
+    else:
+        with pytest.raises(TooLarge):
+            splitter.feed(stream)
