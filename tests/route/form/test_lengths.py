@@ -34,6 +34,16 @@ def test_two_answers_are_too_few_and_old_ones_fade() -> None:
     assert lengths.expected("m", "b", 0) == 110
 
 
+def test_the_mean_is_that_of_ten_answers_and_then_forgets_a_tenth() -> None:
+    lengths = AnswerLengths()
+    for tokens in (100, 200, 300, 400, 500, 600, 700, 800, 900):
+        lengths.saw("m", "a", 0, tokens)
+    assert lengths.expected("m", "a", 0) == 500
+    for expected in (550, 595, 636):
+        lengths.saw("m", "a", 0, 1000)
+        assert lengths.expected("m", "a", 0) == expected
+
+
 def test_names_cannot_fill_the_memory() -> None:
     lengths = AnswerLengths()
     for number in range(MOST + 10):

@@ -13,7 +13,7 @@ STEP: Final = 0.1  # of the newest answer in the expected length of the next
 ENOUGH: Final = 3  # answers of a key and prompt size, from which on they speak for themselves
 MOST: Final = 4096  # kinds; all are forgotten then
 # The weight of the next answer after so many: a plain mean at first, then one that forgets.
-_STEPS: Final = tuple(max(STEP, 1.0 / (count + 1)) for count in range(ENOUGH + 1))
+_STEPS: Final = tuple(max(STEP, 1.0 / (count + 1)) for count in range(round(1 / STEP)))
 
 
 class _Length:
@@ -55,7 +55,7 @@ class AnswerLengths:
         else:
             count = known.answers
             known.tokens += _STEPS[count] * (tokens - known.tokens)
-            if count < ENOUGH:
+            if count < len(_STEPS) - 1:
                 known.answers = count + 1
         models = self._models
         whole = models.get(model)
