@@ -245,6 +245,8 @@ def test_a_mark_of_the_byte_order_may_come_in_pieces() -> None:
     later = SseSplitter()
     later.feed(b"data: a\n\n")
     assert later.feed(b"\xef\xbb\xbfdata: b\n\n") == []
+    blank = SseSplitter()  # a blank line counts as a beginning: what follows it is no mark
+    assert blank.feed(b"\n\xef\xbb\xbfdata: a\n\ndata: b\n\n") == [(b"", b"b")]
 
 
 def test_the_last_event_may_lack_its_blank_line() -> None:

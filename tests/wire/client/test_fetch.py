@@ -54,10 +54,10 @@ class Peer:
 
 async def test_a_get_has_no_body() -> None:
     peer = Peer(b"ab", b"c", status=404)
-    found = await fetch(peer.client, ORIGIN, "/a?b=c", (("accept", "x"), ("x-y", "z")), DEADLINES)
+    found = await fetch(peer.client, ORIGIN, "/a?b=c", (("accept", "x"), ("X-Y", "Z")), DEADLINES)
     assert peer.payload == (
         b"GET /a?b=c HTTP/1.1\r\nhost: api.example.com:8080\r\naccept-encoding: identity\r\n"
-        b"accept: x\r\nx-y: z\r\n\r\n"
+        b"accept: x\r\nX-Y: Z\r\n\r\n"
     )
     assert peer.deadlines is DEADLINES
     assert (found.status, found.headers, found.body) == (404, [(b"x", b"y")], b"abc")

@@ -9,15 +9,15 @@ from lightgate.wire.client.response import ResponseParser
 
 def state(parser: ResponseParser) -> dict[str, object]:
     names = (
-        "headers", "bodies", "status", "strange", "complete", "framed", "chunked", "keep_alive",
-        "version", "pieces",
+        "headers", "bodies", "status", "strange", "complete", "framed", "chunked", "coded",
+        "keep_alive", "version", "pieces",
     )  # fmt: skip
     return {name: getattr(parser, name) for name in names}
 
 
 NOTHING: dict[str, object] = {
     "headers": [], "bodies": [], "status": 0, "strange": 0, "complete": False, "framed": False,
-    "chunked": False, "keep_alive": False, "version": "", "pieces": 0,
+    "chunked": False, "coded": False, "keep_alive": False, "version": "", "pieces": 0,
 }  # fmt: skip
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2 \t\r\nX-Y:  z \r\n\r\nhi"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nt: r\r\n\r\n"
@@ -73,6 +73,24 @@ def test_where_an_answer_ends(
     parser.feed(raw)
     assert (parser.framed, parser.complete, parser.keep_alive) == (framed, complete, keep_alive)
     assert parser.version == version
+
+
+@pytest.mark.parametrize(
+    ("header", "coded"),
+    [
+        (b"content-encoding: gzip", True),
+        (b"transfer-encoding: gzip, chunked", True),
+        (b"transfer-encoding: chunked", False),
+        (b"content-length: 5", False),
+        (b"x-encoding: gzip", False),
+    ],
+)
+def test_a_coding_that_is_not_known_is_told_and_forgotten(header: bytes, coded: bool) -> None:
+    parser = ResponseParser()
+    parser.feed(b"HTTP/1.1 200 OK\r\n%b\r\n\r\n" % header)
+    assert parser.coded is coded
+    parser.begin()
+    assert not parser.coded
 
 
 def test_an_interim_answer_is_passed_over() -> None:
