@@ -11,6 +11,7 @@ import pytest
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.admit.auth import authorize, is_console, read_caller
 from lightgate.gateway.exchange.caller import NEVER
+from lightgate.gateway.request.passed import HOP
 from lightgate.gateway.request.refusal import UNAUTHORIZED, Refusing
 from lightgate.gateway.served.inner import (
     CONSOLE_ENV,
@@ -66,6 +67,13 @@ def test_a_key_makes_a_caller_until_it_expires() -> None:
     assert (caller.served, caller.batch) == (here.served, False)
     secret, record = key()
     assert read_caller(state(record), asked(secret), ENDPOINT).until_ns == NEVER
+
+
+def test_a_request_that_came_back_is_refused_with_a_good_key_too() -> None:
+    secret, record = key()
+    assert refused(state(record), asked(secret, (HOP, b"other, me"))).status == 508
+    caller = read_caller(state(record), asked(secret, (HOP, b"other")), ENDPOINT)
+    assert (caller.key, caller.passed) == (record, ((HOP, b"other"),))
 
 
 def test_every_failure_is_answered_alike() -> None:
