@@ -128,6 +128,7 @@ class Server:
 
 def _functions() -> dict[tuple[str, str, int], FunctionType]:
     found = {}
+    gc.unfreeze()  # tests/conftest.py sets aside what is imported, and then it is not listed
     for one in gc.get_objects():
         if isinstance(one, FunctionType):
             code = one.__code__
@@ -197,7 +198,7 @@ def _child(
     except BaseException as error:  # noqa: BLE001 -- whatever a mutation does, it was noticed
         os.write(writer, repr(error)[:200].replace("\n", " ").encode())
     finally:
-        os.close(writer)
+        # The writer ends with the process: closed before, the parent could kill it on its way out.
         os._exit(code)
 
 
