@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.spend.counters import Orphaned, SpendCounters, limited
-from lightgate.gateway.spend.denial import too_dear, too_many, too_often
+from lightgate.gateway.spend.denial import beyond_share, too_dear, too_many, too_often
 from lightgate.gateway.spend.shares import WORKERS
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key
 
@@ -197,6 +198,9 @@ def test_what_a_denial_says() -> None:
     assert "may take 100; try again in 8 s, or ask for fewer" in many.message
     assert "may take 101; ask for fewer" in too_many(99.0, 100, 101).message
     assert too_many(99.0, 100, 101).retry_after_s == 60.0
+    share = beyond_share(2.1)
+    assert (share.reason, share.retry_after_s) == ("share", 2.1)
+    assert "share is used up; try again in 3 s" in share.message
 
 
 @pytest.mark.parametrize(
@@ -224,6 +228,19 @@ def test_december_is_followed_by_january() -> None:
     denied = too_dear(record, NOW + 30 * DAY, 0, 1)
     assert "again on 2024-01-01" in denied.message
     assert denied.retry_after_s == (17 * 24 + 9) * 3600.0
+
+
+def test_a_month_ends_in_utc_wherever_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = key(budget_usd=Decimal(5), budget_period="month")
+    try:
+        with monkeypatch.context() as abroad:
+            abroad.setenv("TZ", "FAR-9")  # clocks there are nine hours ahead
+            time.tzset()
+            denied = too_dear(record, NOW, 0, 1)
+    finally:
+        time.tzset()
+    assert "again on 2023-12-01" in denied.message
+    assert denied.retry_after_s == (16 * 24 + 9) * 3600.0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lightgate.ledger.store.keys import KeyRecord
 
-_BEARER: Final = b"bearer "
+_BEARER: Final = b"bearer"
 _PLAIN: Final = (b"x-api-key", b"x-goog-api-key")
 _NEVER: Final = 2**63 - 1
 
@@ -70,7 +70,8 @@ def presented_key(headers: tuple[tuple[bytes, bytes], ...]) -> bytes | None:
     """
     for name, value in headers:
         if name == b"authorization":
-            key = value[7:].strip() if value[:7].lower() == _BEARER else b""
+            scheme, _, rest = value.partition(b" ")
+            key = rest.strip() if scheme.lower() == _BEARER else b""
         elif name in _PLAIN:
             key = value.strip()
         else:
