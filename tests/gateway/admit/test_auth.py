@@ -130,8 +130,9 @@ def test_without_keys_a_line_of_a_batch_belongs_to_nobody() -> None:
     inner = InnerCaller("s3cret", "10.0.0.9")
     caller = read_caller(state(inner=inner), asked(credential("s3cret", "")), ENDPOINT)
     assert (caller.key, caller.batch) == (None, True)
-    gone = credential("s3cret", "k-1")
-    assert refused(state(inner=inner), asked(gone)) is UNAUTHORIZED
+    for wrong in (credential("s3cret", "k-1"), credential("wrong", ""), PREFIX.decode()):
+        assert refused(state(inner=inner), asked(wrong)) is UNAUTHORIZED
+    assert refused(state(), asked(credential("s3cret", ""))) is UNAUTHORIZED
 
 
 def test_the_console_shows_its_own_credential() -> None:

@@ -27,9 +27,9 @@ _OWN_ORIGIN: Final = re.compile(
 def read_caller(state: State, inbound: Inbound, endpoint: Endpoint) -> Caller:
     """Read the caller from a head and keep it; Refusing where it has no right to what it asks."""
     presented = presented_key(inbound.headers)
-    batch = presented is not None and presented.startswith(PREFIX)
-    if batch:
-        key = _authorize_line(state, inbound, presented or b"")
+    batch = False
+    if presented is not None and presented.startswith(PREFIX):
+        batch, key = True, _authorize_line(state, inbound, presented)
     elif is_console(state, inbound):
         key = None  # the console's own requests belong to no key
     else:

@@ -53,8 +53,8 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         spelled = {way for secret in secrets for way in _spellings(secret.strip())}
-        # The longest first: one secret may begin with another.
-        known = sorted((way for way in spelled if len(way) >= SHORTEST), key=len, reverse=True)
+        # Backwards: one secret may begin with another, and then the longer one comes first.
+        known = sorted((way for way in spelled if len(way) >= SHORTEST), reverse=True)
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
     def clean(self, text: str) -> str:
@@ -176,18 +176,16 @@ def secrets_of(
     """
     names = {name for row in catalogue().values() for name in row.key_env}
     names |= {CONSOLE_SECRET_ENV, *aws.SECRETS, *azure.SECRETS, *also}
-    urls: list[str] = []
+    urls = [env.get(SHARED_ENV), env.get(LEDGER_ENV)]
     if config is not None:
         for table in config.providers.values():
-            said = (table.api_key or "", *table.headers.values(), *table.query.values())
-            names |= {text.removeprefix(ENV) for text in said if text.startswith(ENV)}
+            said = (table.api_key, *table.headers.values(), *table.query.values())
+            names |= {text.removeprefix(ENV) for text in said if text and text.startswith(ENV)}
         ledger = config.ledger.url
-        if ledger.startswith(ENV):
-            ledger = env.get(ledger.removeprefix(ENV), "")
-        urls = [ledger, shared_url(config, env)]
-    urls += [env.get(SHARED_ENV, ""), env.get(LEDGER_ENV, "")]
+        held = env.get(ledger.removeprefix(ENV)) if ledger.startswith(ENV) else ledger
+        urls += [held, shared_url(config, env)]
     values = {env[name].strip() for name in names if env.get(name, "").strip()}
-    return frozenset(values | {word for url in urls if (word := _password(url))})
+    return frozenset(values | {word for url in urls if url and (word := _password(url))})
 
 
 def shared_url(config: Config, env: Mapping[str, str]) -> str:
