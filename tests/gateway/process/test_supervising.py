@@ -103,6 +103,10 @@ async def test_a_reload_is_taken_over_or_the_old_one_stays(
     assert (await made.reload("why"), made.read_again) == (False, True)
     facts = {"why": "why", "problems": [], "hint": "h"}
     assert said(caplog) == [(logging.ERROR, "It is full. The old configuration stays.", facts)]
+    made.read_again, outcome[0] = False, OSError(errno.ENOSPC, "No space left on device")
+    assert (await made.reload("why"), made.read_again) == (False, True)
+    words = "The configuration was not taken over: No space left on device. The old one stays."
+    assert said(caplog) == [(logging.ERROR, words, {"why": "why"})]
     made.read_again, outcome[0] = False, ValueError("defect")
     assert (await made.reload("why"), made.read_again) == (False, True)
     assert said(caplog)[0][0] == logging.ERROR

@@ -161,6 +161,11 @@ class Supervisor:
                 problems=problems, hint=error.hint)  # fmt: skip
             self.read_again = not isinstance(error, ConfigError)
             return False
+        except OSError as error:  # such as a full disk: the next look tries again
+            say(_log, logging.ERROR, f"The configuration was not taken over: {error.strerror}."
+                " The old one stays.", why=why)  # fmt: skip
+            self.read_again = True
+            return False
         except Exception:  # noqa: BLE001 - a reload that fails must not end what runs
             _log.exception("The configuration was not taken over; the old one stays")
             self.read_again = True
