@@ -79,6 +79,14 @@ def queues(slots: int, percent: int) -> tuple[str, BenchWorld]:
     return f"queue-{slots}-{percent}", BenchWorld("queue", changes, LOADED)
 
 
+def shared(percent: int, *targets: str, slots: int = 0) -> tuple[str, BenchWorld]:
+    """A world of engines whose streams share their speed, at a share of its capacity."""
+    name = "shared-slots" if slots else "shared"
+    changes = SceneChanges(slots=slots, share=percent / 100, requests=3000, targets=tuple(targets))
+    engines = f"-{len(targets)}" if targets else ""
+    return f"{name}{engines}-{percent}", BenchWorld(name, changes, LOADED)
+
+
 def _plain(name: str, requests: int, marks: tuple[str, ...], *own: str) -> tuple[str, BenchWorld]:
     return name, BenchWorld(name, SceneChanges(requests=requests), marks, own)
 
@@ -94,6 +102,10 @@ USUAL: Final = dict(
     [
         *(queues(8, percent) for percent in (40, 60, 80, 90)),
         *(queues(slots, 80) for slots in (2, 5, 24, 64)),
+        *(shared(percent) for percent in (40, 60, 80)),
+        shared(60, "amber", "cedar"),
+        shared(60, "birch", "cedar", "delta"),
+        *(shared(percent, slots=16) for percent in (60, 80)),
         _plain("step", 3000, LOADED),
         _plain("strangers", 3000, LOADED),
         _plain("strangers-told", 3000, LOADED),
@@ -178,6 +190,9 @@ LIMITS: Final = (
     Limit("strangers", "ttft_p95", 2.7, (GREEDY,)),
     Limit("strangers-told", "ttft_p95", 1.7, (GREEDY,)),
     Limit("strangers*", "failures", 0.0),
+    # Where streams share a speed, nobody waits for a first token: the end tells who was right.
+    Limit("shared*", "done_p95", 1.15, (GREEDY_END,)),
+    Limit("shared*", "failures", 0.0),
     Limit("T1", "ttft_p95", 1.05, (HINDSIGHT,)),
     Limit("T4", "ttft_p95", 0.53),
     Limit("T4", "ttft_p99", 1.02),

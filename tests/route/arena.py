@@ -277,7 +277,7 @@ class Arena:
         leg.over = True
         self.flying[leg.place] -= 1
         if self.forms is not None:
-            self.forms.ended(self.names[leg.place], int(leg.began * NS))
+            self.forms.ended(self.names[leg.place], int(leg.began * NS), int(now * NS))
 
     def lose(self, now: float, number: int, leg: Leg) -> None:
         self.close(leg, now)
@@ -309,17 +309,17 @@ class Arena:
                 self.failures += 1
 
     def finish(self, now: float, number: int, leg: Leg) -> None:
-        self.close(leg, now)
         name, ns = self.names[leg.place], int(now * NS)
+        if self.forms is not None:
+            decode = int((leg.end - leg.first) * NS)
+            took = ns - int(leg.began * NS)
+            self.forms.finished(name, ns, self.world.tokens, decode, took)
+        self.close(leg, now)
         self.done[number] = now - self.draws.at[number]
         nano = self.prices[name].nano(self.world.tokens_in, self.world.tokens)
         self.winner_nano += nano
         self.budgets.paid("", nano)
         self.breakers.succeeded(name, ns, int(leg.began * NS))
-        if self.forms is not None:
-            decode = int((leg.end - leg.first) * NS)
-            took = ns - int(leg.began * NS)
-            self.forms.finished(name, ns, self.world.tokens, decode, took)
 
     # Probes: what the gateway does beside the traffic
 

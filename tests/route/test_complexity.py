@@ -21,6 +21,7 @@ from lightgate.route.cascade.complexity import (
     MEDIUM_FROM,
     WORTH,
     Complexity,
+    _level,
     score,
     signs,
 )
@@ -122,6 +123,22 @@ def test_the_gist_is_the_same_in_every_dialect(dialect: str) -> None:
     assert (features.tools, features.steps, features.earlier_code) == (3, 1, True)
     assert features.schema > 200
     assert features.effort == ("" if dialect == "gemini" else "high")
+
+
+@pytest.mark.parametrize(
+    ("given", "system"),
+    [
+        ({"systemInstruction": "A.", "system_instruction": "B."}, "A."),
+        ({"system_instruction": "B."}, "B."),
+        ({"systemInstruction": "", "system_instruction": "B."}, ""),
+        ({}, ""),
+    ],
+)
+def test_of_two_spellings_of_the_instructions_the_first_counts(
+    given: dict[str, str], system: str
+) -> None:
+    fields = {name: {"parts": [{"text": text}]} for name, text in given.items()}
+    assert features_of("gemini", fields_of({"contents": [], **fields})).system == system
 
 
 def test_a_mere_text_is_a_request_of_the_responses_endpoint() -> None:
@@ -418,3 +435,9 @@ def test_the_guides_examples_are_true() -> None:
 def test_every_check_has_its_row() -> None:
     section = GUIDE.split("\n## Checks\n")[1].split("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(BUILT_IN)
+
+
+def test_a_level_begins_with_its_first_point() -> None:
+    """The guide says below and from: the bound itself is of the higher level."""
+    totals = (MEDIUM_FROM - 0.01, MEDIUM_FROM, COMPLEX_FROM - 0.01, COMPLEX_FROM)
+    assert [_level(total) for total in totals] == ["simple", "medium", "medium", "complex"]

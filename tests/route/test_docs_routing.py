@@ -241,6 +241,25 @@ def test_the_numbers_of_waits_and_stalls() -> None:
     assert f"{POLICIES['chat'].ttft:g} times the time" in chat
 
 
+def test_the_numbers_of_pace() -> None:
+    from lightgate.route.form import pace
+    from lightgate.route.plan import ranking
+
+    found = rows("Appendix: numbers of pace")
+    found.pop("number")
+    assert {name: cells[0] for name, cells in found.items()} == {
+        "memory": f"{pace.KEEP}",
+        "doubt": f"{pace.DOUBT**0.5:g} x",
+        "fewest": f"{pace.FEWEST:g}",
+        "wildest": f"{pace.WILDEST:g} x",
+        "others": f"{ranking.SHARED:g} x",
+        "unknown batch": f"{pace.KNOWN:g}",
+        "beyond": f"{pace.UNKNOWN:g}",
+    }
+    assert "counts this twice" in PAGE
+    assert "three times its error" in PAGE
+
+
 def test_the_numbers_of_cold_starts() -> None:
     from lightgate.route.form import cold
 

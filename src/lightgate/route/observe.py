@@ -119,7 +119,7 @@ class Observer:
         tokens, decode_ns = decoded
         self.breakers.succeeded(target, now_ns, began_ns)
         self.forms.finished(target, now_ns, tokens, decode_ns, now_ns - began_ns)
-        self.forms.ended(target, began_ns)
+        self.forms.ended(target, began_ns, now_ns)
 
     def failed(
         self, target: str, size: int, now_ns: int, began_ns: int, end: tuple[Failure, float | None]
@@ -128,14 +128,14 @@ class Observer:
         failure, wait_s = end
         self.breakers.failed(target, now_ns, failure, wait_s, began_ns)
         self.forms.failed(target, size, now_ns, failure, wait_s, began_ns)
-        self.forms.ended(target, began_ns)
+        self.forms.ended(target, began_ns, now_ns)
 
     def lost(self, target: str, size: int, now_ns: int, began_ns: int, *, spoke: bool) -> None:
         """Take in an attempt that the gateway closed: another one won, or the client left."""
         self.breakers.failed(target, now_ns, CANCELLED, None, began_ns)
         if not spoke:
             self.forms.waited(target, size, now_ns, now_ns - began_ns)
-        self.forms.ended(target, began_ns)
+        self.forms.ended(target, began_ns, now_ns)
 
 
 def _reserve(plan: Plan, step: Step) -> float:

@@ -8,6 +8,7 @@ import pytest
 
 from lightgate.route.admission.admission import NEVER_NS, Admission, AnswerFacts
 from lightgate.route.admission.headers import RateFact, What, read_rates
+from lightgate.route.admission.in_flight import HOLD_NS
 from lightgate.route.admission.learnt import LearntRate
 from lightgate.route.admission.peaks import PEAK_NS, ROOM_NS, ClientPeaks
 from lightgate.route.admission.rate import RateGate
@@ -97,6 +98,10 @@ def test_a_refusal_empties_the_bucket_and_keeps_what_was_overdrawn() -> None:
     gate.take(20.0, 0)
     gate.refused(1.0, 0)
     assert gate.wait_ns(1.0, NS) == pytest.approx(2.0 / 9.5 * NS, abs=1)
+    gate = minute_gate()
+    gate.take(9.5, 0)
+    gate.refused(0.0, NS)  # what had come back until then is gone too
+    assert gate.wait_ns(1.0, NS) == pytest.approx(NS / 9.5, abs=1)
 
 
 def test_a_shorter_wait_does_not_end_a_longer_one() -> None:
@@ -271,6 +276,20 @@ def test_answers_before_a_cut_do_not_count_for_the_growth_after_it() -> None:
     assert window.most == pytest.approx(6.4)
     window.answered(8, NS // 10, NS)
     assert window.most == 7.0  # 7.4, and where the last one was refused
+
+
+def test_a_number_that_was_refused_is_tried_again_after_its_hold() -> None:
+    window = WindowGate()
+    window.refused(10, 0)
+    for _ in range(40):
+        window.answered(9, NS // 10, HOLD_NS - 1)
+    assert window.most == 9.0  # the window is wide open by now
+    window.answered(8, NS // 10, HOLD_NS)  # of nine that may be, eight say nothing about ten
+    assert window.most == 9.0
+    window.answered(9, NS // 10, HOLD_NS)
+    assert window.most == 10.0
+    window.answered(10, NS // 10, 2 * HOLD_NS - 1)
+    assert window.most == 10.0
 
 
 def failing(flying: int, failures: int, answers: int = 0) -> WindowGate:

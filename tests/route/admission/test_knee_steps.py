@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lightgate.route.admission.knee import MOST, PROBE_NS, Knee, _Round
+from lightgate.route.admission.knee import MOST, PROBE_NS, USUAL, Knee, _Round
 
 NS = 1_000_000_000
 
@@ -142,3 +142,14 @@ def test_the_time_of_an_answer_of_the_usual_length() -> None:
     shrinking.add(1, 1.0, 2.0)
     shrinking.add(1, 3.0, 1.0)
     assert shrinking.each_s(9.0) == pytest.approx(1.5)  # no answer is sooner for being longer
+
+
+def test_the_usual_length_is_the_mean_of_all_and_then_follows_the_newest() -> None:
+    knee = Knee()
+    for work in (10.0, 20.0, 60.0):
+        knee.ended(knee.epoch, 1, work, 1.0, 0)
+    assert knee._usual == pytest.approx(30.0)
+    for _ in range(USUAL):
+        knee.ended(knee.epoch, 1, 30.0, 1.0, 0)
+    knee.ended(knee.epoch, 1, 30.0 + USUAL, 1.0, 0)
+    assert knee._usual == pytest.approx(31.0)

@@ -95,3 +95,36 @@ def test_a_dense_script_asks_early_or_with_the_ending_of_a_request() -> None:
     polite = asked_of("この定理をていねいに証明してください。そうです。")
     assert "proof" in polite.families
     assert polite.sentences[0] == "この定理をていねいに証明してください。"
+
+
+@pytest.mark.parametrize(
+    ("text", "asking", "families"),
+    [
+        # A word for a fact at the first place asks even without a mark; further on it does not.
+        ("It is so. Who came then to us.", ["Who came then to us."], {}),
+        ("It is so. The one who came then. Yes.", None, {}),
+        # A short form asks wherever it stands; a phrase for a task near the beginning alone.
+        ("It is so. Say yes or no. So.", ["Say yes or no."], {"short_form": 1, "pick": 1}),
+        (
+            "It is so. What you have for us there is nothing else. So.",
+            ["What you have for us there is nothing else."],
+            {"short_form": 1},
+        ),
+        ("It is so. Both sides of it. So.", ["Both sides of it."], {"argument": 1}),
+        ("It is so. Now for you both sides. So.", ["Now for you both sides."], {"argument": 1}),
+        ("It is so. Now for all you both sides. So.", None, {"argument": 1}),
+        # A phrase counts once for each of its first words.
+        (
+            "It is so. Both sides and both sides. So.",
+            ["Both sides and both sides."],
+            {"argument": 2},
+        ),
+    ],
+)
+def test_words_that_ask_by_their_place(
+    text: str, asking: list[str] | None, families: dict[str, int]
+) -> None:
+    """None: nothing seems to ask, so that the last sentences do."""
+    found = asked_of(text)
+    assert len(found.sentences) == 3 if asking is None else found.sentences == asking
+    assert {name: found.families.get(name) for name in families} == families

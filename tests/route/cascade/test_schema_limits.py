@@ -144,6 +144,14 @@ def test_words_that_would_stay_unchecked_are_found_wherever_they_stand() -> None
     assert unchecked_words({"properties": 3, "anyOf": 4, "$defs": []}) == []
 
 
+def test_a_schema_with_very_many_unchecked_words_is_not_looked_through() -> None:
+    inner = {"items": {"pattern": "x"}}
+    many = {f"w{n}": 1 for n in range(MOST_STEPS)}
+    assert unchecked_words(many | inner) == list(many)
+    many.pop("w0")
+    assert unchecked_words(many | inner) == [*many, "pattern"]
+
+
 def test_equality_of_json_values() -> None:
     assert same(1, 1.0)
     assert not same(1, True)

@@ -236,7 +236,9 @@ def test_tool_arguments(call: ToolCall, state: str) -> None:
     tools: dict[str, Any] = {"add": PERSON, "free": None, "odd": {"if": {}}}
     good = called("free", "{}")
 
-    assert judged(Answer(calls=(good, call)), "tool_arguments", tools=tools).state == state
+    verdict = judged(Answer(calls=(good, call)), "tool_arguments", tools=tools)
+    assert verdict.state == state
+    assert [(one.check, one.state) for one in verdict.findings] == [("tool_arguments", state)]
 
 
 def test_a_call_that_must_be_made() -> None:

@@ -21,7 +21,8 @@ def form(**more: Any) -> Any:
         "speed_variance": 0.01, "sizes": [SimpleNamespace(seen=7.0)],
         "fresh": lambda now: 0.5 if now == 5 else 1.0,
         "ttfts_s": [1.0, math.exp(0.1), math.exp(0.2)], "log_speed": lambda now: math.log(100.0),
-        "wait_s": lambda now: 0.0, "curve": SimpleNamespace(holding_s=3.0),
+        "wait_s": lambda now: 0.0, "longer": lambda now: 0.0,
+        "curve": SimpleNamespace(holding_s=3.0),
     } | more  # fmt: skip
     return SimpleNamespace(**facts)
 

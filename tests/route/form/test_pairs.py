@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.route.form.forms import Forms, FormState
-from lightgate.route.form.pairs import MOST, SAME, TOGETHER_NS, Pairs
+from lightgate.route.form.pairs import FEW, MOST, SAME, TOGETHER_NS, Pairs
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.plan.alias import Alias, PlanAsk
@@ -34,6 +34,20 @@ def pairs(rho: float, count: int = 400, *, hedged: bool = False) -> Pairs:
         found.saw(A, seen * 10 * S, x)
         found.saw(B, seen * 10 * S + S // 10, y)
     return found
+
+
+def test_of_many_targets_those_seen_last_are_kept_in_mind() -> None:
+    found = Pairs()
+    for number in range(FEW):
+        found.saw(f"t/{number:02}", number, 1.0)
+    found.saw("t/00", 100, 1.0)  # again: now another one is the oldest
+    found.saw("u/one", 200, 1.0)
+    before = {pair for pair in found._known if "u/two" in pair}
+    found.saw("u/two", 300, 1.0)
+    met = {pair for pair in found._known if "u/two" in pair} - before
+    assert ("t/00", "u/two") in met
+    assert ("t/01", "u/two") not in met
+    assert len(met) == FEW
 
 
 def test_before_anything_was_seen_the_provider_says_it() -> None:
@@ -146,3 +160,8 @@ def test_clients_cannot_fill_the_memory() -> None:
     for number in range(2000):
         found.saw(f"p/{number}", number, 1.0)
     assert len(found.export()) <= MOST
+    for number in range(2 * MOST):
+        found.worse("a/m", f"p/{number}")
+    assert len(found._worse) == 2 * MOST
+    found.worse("a/m", "q/m")  # one too many: what was worked out is worked out again
+    assert list(found._worse) == [("a/m", "q/m")]

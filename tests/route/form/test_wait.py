@@ -10,7 +10,17 @@ import pytest
 from lightgate.route.form.forms import Forms, FormState
 from lightgate.route.form.lateness import KEPT, Lateness
 from lightgate.route.form.prior import Prior
-from lightgate.route.form.wait import DOUBT, HOLDING_S, ROOM, WaitCurve
+from lightgate.route.form.wait import (
+    ALARM,
+    DOUBT,
+    ERROR_LEAST,
+    FORGET,
+    HOLDING_S,
+    MOST,
+    ROOM,
+    SLACK,
+    WaitCurve,
+)
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.plan.alias import Alias, PlanAsk
 from lightgate.route.plan.decide import decide
@@ -89,6 +99,25 @@ def test_weights_stay_inside_a_float() -> None:
     assert math.isfinite(curve.seconds(300))
     assert curve._unit < 1e10
     assert len(curve._bins) < 200
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_errors_to_one_side_are_forgotten_once_they_add_up(side: float) -> None:
+    """Each counts beyond the slack, none for more than its most; after an alarm from the start."""
+    curve = WaitCurve()
+
+    def off(usual_errors: float) -> float:
+        curve._notice(side * usual_errors * (curve._error_s + ERROR_LEAST * 0.3), 0.3)
+        return curve._unit
+
+    left = ALARM - 3 * (MOST - SLACK)
+    for alarms in range(3):
+        before = FORGET**alarms
+        if alarms != 1:  # the second time begins where the first alarm has left it
+            assert off(0.0) == off(-1.0) == off(SLACK) == before  # none of them adds anything
+        assert off(2 * MOST) == off(MOST) == off(100.0) == before
+        assert off(left + SLACK - 0.01) == before
+        assert off(SLACK + 0.02) == before * FORGET
 
 
 # In the form of a target

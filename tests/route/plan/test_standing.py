@@ -18,7 +18,8 @@ from lightgate.route.health.failure import OVERLOADED
 from lightgate.route.plan.alias import Alias, PlanAsk
 from lightgate.route.plan.decide import decide
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
-from lightgate.route.plan.standing import MOST
+from lightgate.route.plan.policy import POLICIES
+from lightgate.route.plan.standing import MOST, standing
 
 S = 1_000_000_000
 NAMES = ("a/m", "b/m", "c/m", "d/m", "e/m")
@@ -160,3 +161,16 @@ def test_clients_cannot_make_it_keep_ever_more() -> None:
     for number in range(MOST + 10):
         decide(PlanAsk(alias=alias, ttft_timeout_ns=S + number), breakers, S, 0.5, forms)
     assert 0 < len(forms.standings) <= MOST
+
+
+def test_the_prices_of_all_targets_are_looked_up_once_for_each_list() -> None:
+    forms = Forms({})
+    alias = Alias(name="m", targets=("a/m", "b/m"), policy="fastest")
+    held = standing(PlanAsk(alias=alias), alias.targets, forms, POLICIES["fastest"], 0)
+    one, other = TargetPrice(1.0, 2.0), TargetPrice(3.0, 4.0)
+    assert held.each({"a/m": one}) is None  # of the other one nothing is known
+    prices = {"a/m": one, "b/m": other}
+    found = held.each(prices)
+    assert found == [(1.0, 2.0), (3.0, 4.0)]
+    assert held.each(prices) is found
+    assert held.each({"a/m": other, "b/m": one}) == [(3.0, 4.0), (1.0, 2.0)]

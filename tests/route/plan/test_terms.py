@@ -19,7 +19,13 @@ from lightgate.route.plan.decide import decide
 from lightgate.route.plan.finish import ExpectedAnswer, Rival, still_s, waits_ns
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice, delay_ns, reserve_nano, sick
 from lightgate.route.plan.kept import _rounded_up
-from lightgate.route.plan.second_price import hedge_price, lost_nano, own_nano, premium_nano
+from lightgate.route.plan.second_price import (
+    hedge_price,
+    lost_nano,
+    own_nano,
+    premium_nano,
+    race_nano,
+)
 
 if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan
@@ -488,7 +494,7 @@ def basis(**facts: Any) -> Basis:
     belief = ((1.0,), 0.0, 0.01, (3,), 4 * S, 0.01)
     usual: dict[str, Any] = {
         "order": (A, B), "size": 0, "beliefs": (belief, belief), "flying": (0, 7),
-        "waits": (0.0, 0.0), "values": (1.0, 2.0), "over": (), "prices": None,
+        "waits": (0.0, 0.0), "slows": (0.0, 0.0), "values": (1.0, 2.0), "over": (), "prices": None,
         "tokens": (100, 10), "well": 2, "full": 0, "now_ns": 10 * S,
     }  # fmt: skip
     return Basis(**usual | facts)
@@ -576,12 +582,14 @@ def test_the_figures_of_a_candidate() -> None:
     part = exp(-log(2.0) * exp(-6 / 180))  # failures of six seconds ago
     assert one.ttft_s == pytest.approx(2.0 * part + 0.5)
     assert one.end_s == pytest.approx(one.ttft_s + 1.0)
+    batched = basis(beliefs=(seen, new), slows=(0.5, 0.0)).candidates(A, {})[0]
+    assert batched.end_s == pytest.approx(batched.ttft_s + 1.5)
     assert (one.samples, one.age_s, one.in_flight, one.nano, one.value) == (3, 6.0, 0, 1000, 1)
     assert (two.samples, two.age_s, two.in_flight, two.nano, two.value) == (0, None, 7, 3000, None)
     assert found.candidates("gone/m", {}) == ()
     third = basis(
         order=(A, B, C), beliefs=(seen,) * 3, flying=(0,) * 3, waits=(0.0,) * 3,
-        values=(2.0, 3.0, 1.0),
+        slows=(0.0,) * 3, values=(2.0, 3.0, 1.0),
     )  # fmt: skip
     assert [each.target for each in third.candidates(A, {})] == [A, C, B]
 
@@ -592,3 +600,18 @@ def test_a_failed_target_is_no_second_while_it_is_sick() -> None:
     for place in range(5):
         forms.failed(B, 0, 10 * S - place, SERVER, None)
     assert not plan(forms, hedge="auto").overlaps
+
+
+def test_what_a_race_is_expected_to_cost() -> None:
+    """The losers, each as likely as another, and what the winner costs beyond the first."""
+    alias = Alias(name="m", targets=("a/m", "b/m"), policy="fastest")
+    one = TargetPrice(1.0, 2.0, abort_stops=False)
+    other = TargetPrice(3.0, 4.0, abort_stops=False)
+    racers = ("a/m", "b/m")
+    both = PlanAsk(alias=alias, tokens_in=100, prices={"a/m": one, "b/m": other})
+    # 200 and 500 for fifty tokens: one of both loses, and the winner costs 150 more than the first.
+    assert race_nano(both, 50, racers) == pytest.approx(0.5 * (200 + 500) + 350 - 200)
+    assert race_nano(both, 50, racers[::-1]) == pytest.approx(0.5 * (200 + 500) + 350 - 500)
+    partly: tuple[dict[str, TargetPrice] | None, ...] = ({}, {"a/m": one}, {"b/m": other}, None)
+    for prices in partly:
+        assert race_nano(PlanAsk(alias=alias, tokens_in=100, prices=prices), 50, racers) == 0.0

@@ -99,6 +99,8 @@ class SceneConditions(ConditionTable, frozen=True):
     told_s      the engines' own count of requests is read this often; None: never
     most        requests in flight at a provider above which it refuses (429)
     prefill     tokens of a prompt that a provider reads in a second, before its first token
+    halved      streams of a provider share its speed: with so many more requests beside it one
+                has half of what it has alone
     """
 
     narrowed: Narrowed | None = None
@@ -109,6 +111,11 @@ class SceneConditions(ConditionTable, frozen=True):
     pareto: ParetoStall | None = None
     flapping: tuple[Flapping, ...] = ()
     prefill: dict[str, float] = {}
+    halved: dict[str, float] = {}
+
+    def __post_init__(self) -> None:
+        if self.halved and (self.strangers or self.narrowed is not None):
+            raise ValueError("a shared speed goes with neither `strangers` nor `narrowed`")
 
     def reads_s(self, provider: str, tokens_in: float) -> float:
         """Return the seconds in which a provider reads a prompt, beyond its usual first token."""
@@ -119,4 +126,9 @@ class SceneConditions(ConditionTable, frozen=True):
 def service_s(at: Parameters, tokens: float) -> float:
     """Return the mean seconds that a request holds a slot, its answer having so many tokens."""
     first = math.exp(at.ttft_mu + at.ttft_sigma**2 / 2.0)
-    return first + tokens * math.exp(at.tps_sigma**2 / 2.0 - at.tps_mu)
+    return first + tokens * token_s(at)
+
+
+def token_s(at: Parameters) -> float:
+    """Return the mean seconds of a token."""
+    return math.exp(at.tps_sigma**2 / 2.0 - at.tps_mu)

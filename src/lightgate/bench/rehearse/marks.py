@@ -31,7 +31,8 @@ FREE_S: Final = 0.02  # a hedge of an oracle goes only to a target with less to 
 class Oracle(TargetOrder):
     """An order by the first token, or by the end of the answer, that the truth promises.
 
-    `waits` is how often the wait in a queue counts; once is greedy.
+    `waits` is how often the wait in a queue counts, and what a token takes longer in a batch; once
+    is greedy.
     """
 
     def __init__(
@@ -46,7 +47,10 @@ class Oracle(TargetOrder):
         """Order the targets by what each would do with this request now."""
         seen = [self._outlook(place, now_ns, wanted.tokens_in) for place in self._fixed]
         tokens = wanted.tokens_out if self._whole else 0
-        worth = [one.first_s + self._more * one.wait_s + tokens / one.tps for one in seen]
+        worth = [
+            one.first_s + tokens / one.tps + self._more * (one.wait_s + tokens * one.shared_s)
+            for one in seen
+        ]
         return sorted(self._fixed, key=worth.__getitem__)
 
     def takes(self, place: int, now_ns: int) -> bool:

@@ -222,6 +222,21 @@ class PastTruth:
         """Return the attempts in flight: the rehearsal's own, and those for other models."""
         return self._flying[place] + self._beside[place].at(now_ns + self._origin_ns)
 
+    def next_ns(self, place: int) -> int | None:
+        """No end of the past is open."""
+        del place
+        return None
+
+    def ended(self, place: int, now_ns: int) -> Sequence[int]:
+        """No end of the past is open."""
+        del place, now_ns
+        return ()
+
+    def made(self, place: int, ticket: int, now_ns: int) -> float:
+        """No end of the past is open."""
+        del place, ticket, now_ns
+        return 0.0
+
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
         """Draw as for any request of one token."""
         return self.fate(request, place, now_ns, 1)

@@ -1,10 +1,11 @@
-"""The state of one provider in a rehearsal: requests in flight, limits, a cold start, a queue."""
+"""The state of one provider in a rehearsal: in flight, limits, a cold start, a queue or batch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from lightgate.bench.rehearse.queue import ServiceQueue
+from lightgate.bench.rehearse.shared_batch import BatchWork, SharedBatch
 from lightgate.sim.capacity import Bucket
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ class ProviderLoad:
     ) -> None:
         maker, conditions = scene.world.providers[name], scene.conditions
         self.in_flight = 0
-        self.queue = ServiceQueue(maker.slots, changes) if maker.slots else None
+        half = conditions.halved.get(name)
+        self.batch = None if half is None else SharedBatch(half, maker.slots)
+        lined_up = maker.slots and self.batch is None
+        self.queue = ServiceQueue(maker.slots or 0, changes) if lined_up else None
         self._served: dict[int, QueueEntry] = {}  # our own entries in the queue, by ticket
         self._strangers = strangers
         self._next = 0
@@ -71,11 +75,13 @@ class ProviderLoad:
         self._warm_ns = max(self._warm_ns, now_ns + rest_ns)
         return rest_ns
 
-    def enter(self, ticket: int, now_ns: int, service_ns: int) -> int:
-        """Take a request into the queue; return how long it waits."""
+    def enter(self, ticket: int, now_ns: int, first_ns: int, decode_ns: int) -> int:
+        """Take a request into the queue or the batch; return how long it waits."""
+        if self.batch is not None:
+            return self.batch.enter(ticket, now_ns, BatchWork(first_ns, decode_ns))
         if self.queue is None:
             return 0
-        entry = self._served[ticket] = self.queue.enter(ticket, now_ns, service_ns)
+        entry = self._served[ticket] = self.queue.enter(ticket, now_ns, first_ns + decode_ns)
         return entry.start_ns - now_ns
 
     def ends(self, ticket: int, now_ns: int, *, refused: bool, gone: bool) -> list[tuple[int, int]]:
@@ -84,6 +90,8 @@ class ProviderLoad:
         self._refused -= refused
         if self.in_flight == self._refused:
             self._idle_since_ns = now_ns
+        if self.batch is not None:
+            return self.batch.leave(ticket, now_ns)
         entry = self._served.pop(ticket, None)
         if entry is None or not gone or self.queue is None:
             return []
@@ -102,12 +110,18 @@ class ProviderLoad:
         """Return how long a request of now would wait for a slot and for a cold start."""
         self._meet(now_ns)
         rest_ns = 0 if self._idle_ns is None else self._rest_ns(now_ns, self.in_flight)
-        return rest_ns + (0 if self.queue is None else self.queue.wait_ns(now_ns))
+        lined_up = self.queue or self.batch
+        return rest_ns + (0 if lined_up is None else lined_up.wait_ns(now_ns))
+
+    def slower(self, now_ns: int) -> float:
+        """Return how many times as long a token of a request of now takes as one alone."""
+        return 1.0 if self.batch is None else self.batch.slower(now_ns)
 
     def busy(self, now_ns: int) -> int:
         """Return the requests that the engine itself counts, those of other tenants included."""
         self._meet(now_ns)
-        return self.in_flight if self.queue is None else self.queue.busy(now_ns)
+        lined_up = self.queue or self.batch
+        return self.in_flight if lined_up is None else lined_up.busy(now_ns)
 
     def _rest_ns(self, now_ns: int, others: int) -> int:
         if now_ns < self._warm_ns:

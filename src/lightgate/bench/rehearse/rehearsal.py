@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lightgate.bench.rehearse.baselines import RehearsedAttempt, RehearsedRequest, RequestPrice
 from lightgate.bench.rehearse.scene import CANCEL_LAG_S, TIMEOUT_NS
 from lightgate.bench.rehearse.tally import Tally, price
-from lightgate.bench.rehearse.truth import PROBE
+from lightgate.bench.rehearse.truth import NEVER_NS, PROBE
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import DeadlineMissed
 from lightgate.route.health.failure import RATE_LIMITED, what
@@ -132,6 +132,7 @@ class Rehearsal:
         self._retries = RetryBudget()
         self._probing: set[int] = set()
         self._tickets: dict[int, _RunningAttempt | _RunningProbe] = {}  # of those in a queue
+        self._wakes: dict[int, int] = {}  # by place: when it is asked whose open end has come
         self._last_ns = given.arrivals_ns[-1] if given.arrivals_ns else 0
         self.tally = Tally(len(given.arrivals_ns), len(given.offers))
 
@@ -210,6 +211,8 @@ class Rehearsal:
             self._tickets[fate.ticket] = attempt
         self._foretell(attempt)
         self._await(attempt)
+        if fate.open:
+            self._wake_at(place)
 
     def _foretell(self, attempt: _RunningAttempt) -> None:
         """Keep when the first attempt of a request speaks, to be held against its prediction."""
@@ -244,6 +247,33 @@ class Rehearsal:
             if waiting.tried.began_ns + waiting.fate.first_ns <= waiting.due_ns:
                 waiting.version += 1
                 self._await(waiting)
+        if fate.open or place in self._wakes:
+            self._wake_at(place)
+
+    # Ends that move with a batch
+
+    def _wake_at(self, place: int) -> None:
+        """Come back when an open end may have come; an earlier look finds out the rest itself."""
+        at_ns = self._truth.next_ns(place)
+        if at_ns is not None and at_ns < self._wakes.get(place, NEVER_NS):
+            self._wakes[place] = at_ns
+            self._at(at_ns, partial(self._wake, place))
+
+    def _wake(self, place: int, now_ns: int) -> None:
+        """End the attempts whose open ends have come."""
+        if self._wakes.get(place) != now_ns:
+            return
+        del self._wakes[place]
+        for ticket in self._truth.ended(place, now_ns):
+            attempt = self._tickets.pop(ticket, None)
+            if not isinstance(attempt, _RunningAttempt):
+                continue
+            fate = attempt.fate
+            decode_ns = now_ns - attempt.tried.began_ns - fate.first_ns
+            attempt.fate = fate._replace(decode_ns=max(decode_ns, 1), open=False)
+            if attempt.exchange.winner is attempt and not attempt.over:
+                self._done(attempt, now_ns)
+        self._wake_at(place)
 
     # An attempt
 
@@ -293,7 +323,7 @@ class Rehearsal:
                 self._close(now_ns, other, lost=True)
                 self._policy.lost(other.tried, now_ns, spoke=other.spoke)
         end_ns = attempt.tried.began_ns + attempt.fate.first_ns + attempt.fate.decode_ns
-        if end_ns > exchange.due_ns:
+        if attempt.fate.open or end_ns > exchange.due_ns:
             self._at(exchange.due_ns, partial(self._cut, attempt))
         else:
             self._at(max(end_ns, now_ns), partial(self._done, attempt))
@@ -313,6 +343,8 @@ class Rehearsal:
 
     def _cut(self, attempt: _RunningAttempt, now_ns: int) -> None:
         """End an attempt whose request ran out of time while it was answering."""
+        if attempt.over:
+            return
         self._close(now_ns, attempt)
         self._policy.failed(attempt.tried, now_ns, _LONG, None)
         self.tally.failures += 1
@@ -374,16 +406,24 @@ class Rehearsal:
         """Close an attempt: its prompt is billed, and what came until its provider noticed."""
         attempt.over = True
         fate = attempt.fate
-        self._over(attempt.place, fate, now_ns, gone=True)
         offer, tokens_in = self._given.offers[attempt.place], self._tokens_in(attempt)
-        heard_s = (now_ns - attempt.tried.began_ns - fate.first_ns) / NS + CANCEL_LAG_S
-        made = min(max(heard_s, 0.0) * fate.tps, fate.tokens)
+        made = self._made(attempt, now_ns)
+        self._over(attempt.place, fate, now_ns, gone=True)
         honoured = price(offer, tokens_in, made)
         whole = price(offer, tokens_in, fate.tokens)
         mixed = whole if offer.bills_aborts else honoured
         self.tally.bills.attempt(honoured, mixed, extra=lost)
         if lost:
             attempt.exchange.lost_usd += mixed
+
+    def _made(self, attempt: _RunningAttempt, now_ns: int) -> float:
+        """Return the tokens of an answer by the time at which its provider knows that it ended."""
+        fate = attempt.fate
+        heard_s = (now_ns - attempt.tried.began_ns - fate.first_ns) / NS
+        if fate.open and heard_s > 0.0:
+            done = self._truth.made(attempt.place, fate.ticket, now_ns) * fate.tokens
+            return min(done * (1.0 + CANCEL_LAG_S / heard_s), fate.tokens)
+        return min(max(heard_s + CANCEL_LAG_S, 0.0) * fate.tps, fate.tokens)
 
     # Probes
 
@@ -411,6 +451,8 @@ class Rehearsal:
         self._policy.began(tried)
         if probe.fate.ticket >= 0:
             self._tickets[probe.fate.ticket] = probe
+        if probe.fate.open:
+            self._wake_at(place)
         self._await_probe(probe)
 
     def _await_probe(self, probe: _RunningProbe) -> None:

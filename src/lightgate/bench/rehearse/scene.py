@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.bench.rehearse.conditions import RequestKind, SceneConditions, service_s
+from lightgate.bench.rehearse.conditions import RequestKind, SceneConditions, service_s, token_s
 from lightgate.errors import UsageError
 from lightgate.provider.catalogue import catalogue
 from lightgate.sim import world_file
@@ -226,30 +226,40 @@ def _with_slots(world: World, slots: int) -> World:
 
 
 def capacity(made: Scene) -> float:
-    """Return the requests a second that all slots (or limits in flight) of a scene can serve."""
+    """Return the requests a second that all targets of a scene can serve.
+
+    By their slots, or limits in flight; where streams share a speed and there is neither, by what
+    the streams of a very large batch have together.
+    """
     total = 0.0
-    tokens = made.traffic.mean_tokens
+    tokens, conditions = made.traffic.mean_tokens, made.conditions
     for provider in dict.fromkeys(offer.provider for offer in made.offers):
-        maker = made.world.providers[provider]
-        places = maker.slots or made.conditions.most
-        if places is None:
+        places = made.world.providers[provider].slots or conditions.most
+        half = conditions.halved.get(provider)
+        if places is None and half is None:
             raise UsageError(
                 f"{provider} of the world {made.name!r} has no slots, so no share of its capacity.",
                 hint="Give it slots, or name a rate.",
             )
-        models = [one.target for one in made.offers if one.provider == provider]
-        reads_s = made.conditions.reads_s(provider, made.traffic.mean_prompt)
-        each = [reads_s + _holds_s(_model(made.world, target), tokens) for target in models]
-        total += places * len(each) / sum(each)
+        names = [one.target for one in made.offers if one.provider == provider]
+        each = [_alone_s(_model(made.world, target)) for target in names]
+        if places is None:
+            total += (half or 0.0) * len(each) / sum(tokens * token for _, token in each)
+            continue
+        slower = 1.0 if half is None else 1.0 + (places - 1) / half
+        reads_s = conditions.reads_s(provider, made.traffic.mean_prompt)
+        held = [reads_s + first + tokens * token * slower for first, token in each]
+        total += places * len(held) / sum(held)
     return total
 
 
-def _holds_s(model: WorldModel, tokens: float) -> float:
-    """Return the mean seconds that a request to a model holds a slot, alone there."""
+def _alone_s(model: WorldModel) -> tuple[float, float]:
+    """Return the mean seconds of a model's first token, and of each one behind it, alone there."""
     if model.curve:
-        return service_s(SpeedCurve(model.curve).at(1), tokens)
+        at = SpeedCurve(model.curve).at(1)
+        return service_s(at, 0.0), token_s(at)
     ttft_ms, _, speed, _ = believed(model, 1)
-    return ttft_ms / 1e3 + tokens / speed
+    return ttft_ms / 1e3, 1.0 / speed
 
 
 def _chosen(offers: list[Offer], wanted: tuple[str, ...]) -> list[Offer]:

@@ -38,7 +38,8 @@ class Fate(NamedTuple):
 
     `failure` at `first_ns` instead of a first token; a hang has NEVER_NS and no failure. `ticket`
     names the attempt to the truth; -1: it stands in no queue. `beyond`: more was in flight than the
-    truth knows anything about.
+    truth knows anything about. `open`: its end moves with the batch that it is in, and the truth
+    says when it has come; until then `decode_ns` is what the answer would take alone.
     """
 
     first_ns: int
@@ -49,18 +50,21 @@ class Fate(NamedTuple):
     wait_s: float | None = None
     ticket: int = -1
     beyond: bool = False
+    open: bool = False
 
 
 class Outlook(NamedTuple):
     """What an oracle knows of an attempt of now, its own dice apart: seconds, tokens a second.
 
     `first_s` is the wait in the queue, which is exact, and the usual time behind it; infinite where
-    the attempt would be refused. `wait_s` is its first part.
+    the attempt would be refused. `wait_s` is its first part. `tps` is the speed in the batch that
+    the attempt would meet, and `shared_s` the seconds of a token that are owed to that batch.
     """
 
     first_s: float
     tps: float
     wait_s: float = 0.0
+    shared_s: float = 0.0
 
 
 class Truth(Protocol):
@@ -75,6 +79,18 @@ class Truth(Protocol):
 
         Returns the tickets of attempts whose first token comes sooner by that, and by how much.
         """
+        ...
+
+    def next_ns(self, place: int) -> int | None:
+        """Return when to ask next who has ended at a target of open ends; None: nobody there."""
+        ...
+
+    def ended(self, place: int, now_ns: int) -> Sequence[int]:
+        """Return the tickets of open ends that have come by now."""
+        ...
+
+    def made(self, place: int, ticket: int, now_ns: int) -> float:
+        """Return the share of an answer with an open end that is there by now."""
         ...
 
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
@@ -280,6 +296,21 @@ class WorldTruth:
         refused = fate.failure is RATE_LIMITED
         return load.ends(fate.ticket, now_ns, refused=refused, gone=gone)
 
+    def next_ns(self, place: int) -> int | None:
+        """Return when the batch of a target changes next by itself."""
+        batch = self._loads[self._sites[place].provider].batch
+        return None if batch is None else batch.next_ns()
+
+    def ended(self, place: int, now_ns: int) -> Sequence[int]:
+        """Return the tickets whose answers have ended in the batch of a target."""
+        batch = self._loads[self._sites[place].provider].batch
+        return () if batch is None else batch.ended(now_ns)
+
+    def made(self, place: int, ticket: int, now_ns: int) -> float:
+        """Return the share of its answer that a request has in the batch of a target."""
+        batch = self._loads[self._sites[place].provider].batch
+        return 0.0 if batch is None else batch.made(ticket, now_ns)
+
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
         """Decide the fate of a probe of one token, by the dice of this request."""
         return self._fate(request, place, now_ns, PROBE)
@@ -304,8 +335,8 @@ class WorldTruth:
             ttft += site.pareto.mean_s()
         if load.refuses(now_ns):
             return Outlook(math.inf, tps)
-        wait_s = load.wait_ns(now_ns) / NS
-        return Outlook(wait_s + ttft, tps, wait_s)
+        wait_s, slower = load.wait_ns(now_ns) / NS, load.slower(now_ns)
+        return Outlook(wait_s + ttft, tps / slower, wait_s, (slower - 1.0) / tps)
 
     def busy(self, place: int, now_ns: int) -> int:
         """Return the requests that the provider itself counts."""
@@ -338,9 +369,10 @@ class WorldTruth:
         tokens = tokens_out if natural is None else min(tokens_out, natural)
         stall_ns = luck.mid_stall_ns if tokens > 1 else 0
         decode_ns = int(tokens / tps * NS) + stall_ns
-        first_ns += load.enter(self._tickets, now_ns, first_ns + decode_ns)
-        ticket = -1 if load.queue is None else self._tickets
-        return Fate(first_ns, decode_ns, tps, tokens, ticket=ticket)
+        first_ns += load.enter(self._tickets, now_ns, first_ns, decode_ns)
+        shared = load.batch is not None
+        ticket = self._tickets if shared or load.queue is not None else -1
+        return Fate(first_ns, decode_ns, tps, tokens, ticket=ticket, open=shared)
 
 
 def _changes(scene: Scene, provider: str, end_ns: int) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.dialect.neutral.json_text import value_of
+from lightgate.dialect.neutral.numbers import number
 from lightgate.dialect.registry import DIALECTS
 from lightgate.route.cascade.asked import FENCE
 
@@ -55,7 +56,7 @@ class _Turn(msgspec.Struct):
     type: Any = None
 
 
-_turns: Final = msgspec.json.Decoder(list[_Turn])
+_turns: Final = msgspec.json.Decoder(list[_Turn], float_hook=number)
 _raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import msgspec
 
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.errors import ConfigError
 from lightgate.route.cascade.json_schema import check as check_schema
 from lightgate.route.cascade.refusal import declines
@@ -33,7 +34,6 @@ LEAST_LOGPROB: Final = -1.0  # mean of an answer's tokens: about 37 % each
 _SMALL_LIMIT: Final = 64  # tokens; a client that sets so little expects to reach it
 _LOGPROBS: Final = "logprobs"
 GROUP: Final = "lightgate.verify"  # entry points of the user's own checks
-_any: Final = msgspec.json.Decoder()
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ def json_schema(answer: Answer, wants: Wants) -> Finding | None:
     if answer.calls and not answer.text.strip():
         return Finding(name, "unchecked", "it calls a tool and says nothing yet")
     try:
-        value = _any.decode(answer.text)
+        value = any_json.decode(answer.text)
     except (ValueError, RecursionError):
         return Finding(name, "failed", "the text is not JSON")
     return _schema_finding(name, wants.schema, value, "")
@@ -127,7 +127,7 @@ def _call_finding(name: str, call: ToolCall, wants: Wants) -> Finding:
     if call.name not in wants.tools:
         return Finding(name, "failed", f"it calls {shown!r}, which was not offered")
     try:
-        value = _any.decode(call.arguments or "{}")
+        value = any_json.decode(call.arguments or "{}")
     except (ValueError, RecursionError):
         return Finding(name, "failed", f"the arguments of {shown!r} are not JSON")
     if not isinstance(value, dict):

@@ -111,10 +111,10 @@ class Forms:
         if self.stated_by and began_ns:
             self._sent(target, began_ns)
 
-    def ended(self, target: str, began_ns: int = 0) -> None:
+    def ended(self, target: str, began_ns: int = 0, now_ns: int = 0) -> None:
         """Count an attempt that is over, however it went."""
         form = self.by_target.get(target) or self._new(target)
-        form.ended(began_ns)
+        form.ended(began_ns, now_ns)
         if form.limit.firm or self.crowded:
             self._count(target, form)
 
@@ -136,7 +136,7 @@ class Forms:
         form = self.by_target.get(target) or self._new(target)
         if took_ns:
             form.curve.held(took_ns / NS)
-        if form.finished(now_ns, tokens, decode_ns / NS):
+        if form.finished(now_ns, tokens, decode_ns / NS, now_ns - took_ns if took_ns else 0):
             self.version += 1
 
     def waited(self, target: str, bucket: int, now_ns: int, at_least_ns: int) -> None:
@@ -246,7 +246,7 @@ class Forms:
         return len(fresh) > 1
 
     def predict(self, target: str, bucket: int, now_ns: int) -> Prediction:
-        """Return what is expected of a target, its present load apart."""
+        """Return what is expected of a target; its speed is that beside what it has in flight."""
         form = self.form(target)
         form.look(now_ns)
         log, weight = form.log_ttft(bucket, now_ns), form.fresh(now_ns)
@@ -254,7 +254,7 @@ class Forms:
         return Prediction(
             int(math.exp(log) * NS),
             sigma,
-            math.exp(form.log_speed(now_ns)),
+            math.exp(form.log_speed(now_ns)) / form.pace.slower(max(0, form.in_flight - 1)),
             form.p_error,
             weight,
         )

@@ -130,7 +130,7 @@ def excess(slo: ServiceLevels | None, form: Form, asked: LevelsAsked) -> float:
     if speeds or wholes:
         spread = sqrt(form.speed_variance)
         spread = max(NARROWEST, spread)
-        slow = unsure * spread - form.log_speed(now_ns)
+        slow = unsure * spread - form.log_speed(now_ns) + log(1.0 + form.longer(now_ns))
         for limit, share in speeds:
             over = _above(-limit, slow, spread) - share
             worst = max(worst, over)

@@ -47,6 +47,7 @@ class TargetState(msgspec.Struct, frozen=True, array_like=True):
     slowdown: tuple[float, float] = (0.0, 0.0)  # products and squares
     limit: float | None = None  # in flight; None: no limit
     curve: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)  # room, slope, widest, holding
+    pace: tuple[float, float, float] = (0.0, 0.0, 0.0)  # drag, known, usual number beside
 
 
 class FormState(msgspec.Struct, frozen=True):
@@ -77,6 +78,7 @@ def record(form: Form) -> TargetState:
         (form.slowdown.moved, form.slowdown.squares),
         form.limit.most if form.limit.firm else None,
         (form.curve.room, form.curve.slope, form.curve.widest, form.curve.holding_s),
+        (form.pace.drag, form.pace.known, form.pace.usual),
     )
 
 
@@ -137,16 +139,27 @@ def _merge_size(mine: PromptSize, its: SizeState, *, newer: bool, blank: bool) -
 def _merge_speed(form: Form, known: TargetState, now_ns: int) -> None:
     own, other = _fresh(form.speed_last_ns, now_ns), _fresh(known.speed_last_ns, now_ns)
     fresher = _share(own, other)
+    long = known.speed_long + _rescaled(form, known)
     belief = form.speed_long + form.speed_deviation
-    belief += fresher * (known.speed_long + known.speed_deviation - belief)
+    belief += fresher * (long + known.speed_deviation - belief)
     share = _share(form.speed_seen, known.speed_seen)
-    form.speed_long += share * (known.speed_long - form.speed_long)
+    form.speed_long += share * (long - form.speed_long)
     form.speed_variance += share * (known.speed_variance - form.speed_variance)
     form.speed_seen = max(form.speed_seen, known.speed_seen)
     if fresher:
         form.speed_deviation = belief - form.speed_long
     if other > own:
         form.speed_last_ns = known.speed_last_ns
+
+
+def _rescaled(form: Form, known: TargetState) -> float:
+    """Return the log by which a record's speed alone is another one with this worker's drag.
+
+    Both mean the same speed with as many in flight as the record's worker is used to.
+    """
+    drag, tried, usual = known.pace
+    form.pace.take(drag, tried)
+    return math.log(form.pace.slower(usual) / (1.0 + drag * usual))
 
 
 def _merge_limit(form: Form, known: TargetState, *, newer: bool) -> None:

@@ -15,6 +15,7 @@ from lightgate.route.admission.in_flight import InFlightLimit
 from lightgate.route.form.change import FAR, SLACK, ChangeDetector, Slowdown
 from lightgate.route.form.cold import ColdStarts
 from lightgate.route.form.lateness import Lateness
+from lightgate.route.form.pace import PaceCurve
 from lightgate.route.form.prior import DOUBTFUL, Z80
 from lightgate.route.form.size import ENOUGH, OFFSETS, PromptSize
 from lightgate.route.form.wait import WaitCurve
@@ -105,6 +106,7 @@ class Form:
         "misses",
         "noise",
         "p_error",
+        "pace",
         "penalty",
         "prior",
         "recent",
@@ -149,7 +151,7 @@ class Form:
         self.errors = self.ends = 0.0
         self.in_flight = 0
         self.waiting: dict[int, int] = {}  # start of an attempt without a token: in flight then
-        self.curve = WaitCurve()
+        self.curve, self.pace = WaitCurve(), PaceCurve()
         self.cold = ColdStarts()
         self.shared = False  # whether others than this worker may have requests here
         self.watched = True  # whether one more may wait though few are in flight
@@ -259,18 +261,30 @@ class Form:
         self.in_flight += 1
         if began_ns:
             self.cold.began(began_ns, alone=self.in_flight == 1)
-            self.waiting[began_ns] = round(self.flying(began_ns)) if self.shared else self.in_flight
+            flying = round(self.flying(began_ns)) if self.shared else self.in_flight
+            self.waiting[began_ns] = flying
+            pace = self.pace
+            if began_ns > pace.since_ns:
+                pace.area += pace.flying * (began_ns - pace.since_ns)
+                pace.since_ns = began_ns
+            pace.flying = flying
         self.load = 1.0 if self.speed_seen >= TRIALS else self._newcomer()
         if self.load != 1.0:
             self.watched = True
 
-    def ended(self, began_ns: int) -> None:
-        """Count an attempt that is over, however it went."""
+    def ended(self, began_ns: int, now_ns: int = 0) -> None:
+        """Count an attempt that is over, however it went; `now_ns`: not known where it is 0."""
         self.waiting.pop(began_ns, None)
+        pace = self.pace
+        pace.streams.pop(began_ns, None)
         if self.cold.pauses:
             self.cold.over(began_ns)
         if self.in_flight:
             self.in_flight -= 1
+            if now_ns > pace.since_ns:
+                pace.area += pace.flying * (now_ns - pace.since_ns)
+                pace.since_ns = now_ns
+            pace.flying = self.flying(now_ns) if self.shared and now_ns else self.in_flight
             self.load = 1.0 if self.speed_seen >= TRIALS else self._newcomer()
 
     def _newcomer(self) -> float:
@@ -321,12 +335,18 @@ class Form:
                     return age_s
         return wait_s
 
+    def longer(self, now_ns: int) -> float:
+        """Return the part of its time alone that each token of one more request takes longer."""
+        return self.pace.more(self.flying(now_ns) if self.shared else self.in_flight)
+
     def first(self, size: int, now_ns: int, ttft_s: float) -> bool:
         """Take in the time of a useful first token."""
         at = self.sizes[size]
         began_ns = now_ns - round(ttft_s * NS)
         flying = self.waiting.pop(began_ns, self.in_flight)
         self._spoke_ns = max(self._spoke_ns, began_ns)
+        pace = self.pace
+        pace.streams[began_ns] = pace.area + pace.flying * (now_ns - pace.since_ns), now_ns
         belief = at.long + self.fresh(now_ns) * self.deviation
         alone_s = exp(belief)
         wait_s = self.curve.seconds(flying)
@@ -382,13 +402,19 @@ class Form:
         self._sample(self.sizes[size], now_ns, slow, lasts=False)
         self.penalty = max(0.0, self.deviation - before)
 
-    def finished(self, now_ns: int, tokens: int, decode_s: float) -> bool:
-        """Take in the speed of a complete answer."""
+    def finished(self, now_ns: int, tokens: int, decode_s: float, began_ns: int = 0) -> bool:
+        """Take in the speed of a complete answer; `began_ns` is the start of its attempt."""
         if self.limit.firm:
             self.limit.answered(self.in_flight + self._beside, now_ns)
         if tokens < LEAST_TOKENS or decode_s <= 0.0:
             return False
         speed = log(tokens / decode_s)
+        if self.in_flight > 1 or self.pace.learning or self.pace.drag:
+            # What bad weather made slow says nothing about a batch.
+            calm = self.deviation < FAR
+            faster, moved = self.pace.ended(began_ns, now_ns, decode_s / tokens, calm=calm)
+            speed += faster
+            self.speed_long += moved
         weight = self.prior.weight
         newcomer = self.speed_seen < TRIALS and weight <= DOUBTFUL
         if newcomer and not self.speed_seen:

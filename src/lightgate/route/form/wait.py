@@ -33,12 +33,9 @@ ERROR_S: Final = 0.1  # seconds that a sample is off the curve, before any was
 ERROR_LEAST: Final = 0.2  # of the time alone
 FORGET: Final = 5.0  # times as much a new sample weighs from then on
 ROOMS: Final = (
-    *range(1, 9),
-    *range(10, 17, 2),
-    *range(20, 33, 4),
-    *range(40, 65, 8),
-    *(80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512),
-)
+    1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64,
+    80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512,
+)  # fmt: skip
 
 
 class _Fitted(NamedTuple):

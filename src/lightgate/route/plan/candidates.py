@@ -54,6 +54,7 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
     beliefs: Sequence[Belief]
     flying: Sequence[int]
     waits: Sequence[float]
+    slows: Sequence[float]  # the part of its time alone that a token takes longer; empty: none
     values: Sequence[float]
     over: Sequence[float]  # misses of service levels, where they decide
     prices: Mapping[str, TargetPrice] | None
@@ -97,7 +98,7 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
         return Candidate(
             target,
             ttft_s,
-            ttft_s + slowness * self.tokens[1],
+            ttft_s + slowness * (1.0 + (self.slows[place] if self.slows else 0.0)) * self.tokens[1],
             samples,
             (self.now_ns - last_ns) / NS if samples else None,
             self.flying[place],

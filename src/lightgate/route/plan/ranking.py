@@ -15,13 +15,7 @@ from msgspec.structs import replace
 from lightgate.route.form.slo import LevelsAsked
 from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out, lay_out_twice
 from lightgate.route.plan.candidates import Basis
-from lightgate.route.plan.hedge import (
-    LATE,
-    delay_ns,
-    early_share,
-    fit,
-    sick,
-)
+from lightgate.route.plan.hedge import LATE, delay_ns, early_share, fit, sick
 from lightgate.route.plan.plan import Plan, Step
 from lightgate.route.plan.policy import USUAL_TOKENS
 from lightgate.route.plan.score import (
@@ -56,6 +50,7 @@ if TYPE_CHECKING:
 NS: Final = 1e9
 MANY: Final = 8  # in flight at one target, from which on there are followers enough for that
 FOLLOWERS: Final = 4.0  # times the wait counts: it also delays the requests behind this one
+SHARED: Final = 2.0  # times a slower token counts: as much is lost by the others in the batch
 PATIENCE: Final = 4.0  # times the expected wait, before a target is taken for dead
 DEARER: Final = 0.25  # of its price: where money comes first, no hedge costs so much more
 BILLED: Final = 1.10  # a target that bills closed streams in full counts as 10 % worse
@@ -80,8 +75,10 @@ class Ranking:
         "_odd",
         "_over",
         "_seat",
+        "_slows",
         "_steps",
         "_waits",
+        "_work",
         "ask",
         "forms",
         "full",
@@ -118,6 +115,8 @@ class Ranking:
         self._steps: Sequence[Step] = ()  # of each target, after a failure
         self._flying: Sequence[int] = ()  # in flight at each target
         self._waits: Sequence[float] = ()  # of each target, for one more request
+        self._slows: list[float] = []  # the part of its time alone that a token takes longer
+        self._work = 0.0  # tokens of the answer that count
         self._odd: Sequence[int] = ()  # places where the load changes the value
         self._leads: dict[int, _Lead] = {}  # by the place of the first target, with these waits
 
@@ -159,18 +158,25 @@ class Ranking:
         flying: list[int] = []
         odd: list[int] = []
         waits = [0.0] * len(self.known)
+        slows: list[float] = []  # empty where no batch makes anything slower
         for form in self.known:
             own = form.in_flight
+            if own > form.pace.free:
+                longer, place = form.longer(now_ns), len(flying)
+                if longer:
+                    slows = slows or [0.0] * len(waits)
+                    slows[place] = longer
+                    odd.append(place)
             # Most targets make nobody wait at most times: those need no call.
             if own >= form.curve.free or form.watched or len(form.waiting) > 1:
                 place = len(flying)
                 waits[place] = form.wait_s(now_ns)
-                if waits[place] or form.load != 1.0:
+                if (waits[place] or form.load != 1.0) and (not odd or odd[-1] != place):
                     odd.append(place)
             flying.append(own)
         self._flying, self._odd = flying, odd
-        if waits != self._waits:
-            self._waits = waits
+        if waits != self._waits or slows != self._slows:
+            self._waits, self._slows = waits, slows
             self._leads.clear()
             if self._nanos:
                 self._judge()
@@ -181,7 +187,7 @@ class Ranking:
         """Work out the terms of each target's value."""
         ask, well, order = self.ask, self.well, self.order
         tokens = self.tokens if policy.most is None else min(self.tokens, policy.most)
-        work = policy.decode * tokens
+        work = self._work = policy.decode * tokens
         self._firsts = held.firsts
         terms = zip(held.firsts, held.slow, held.failing)  # noqa: B905 - as long, by their maker
         alone_s = [first + work * slow + failing for first, slow, failing in terms]
@@ -238,6 +244,8 @@ class Ranking:
             own = form.in_flight
             behind = FOLLOWERS if own >= MANY else 1.0 + (FOLLOWERS - 1.0) * own / MANY
             value += self.policy.ttft * behind * wait_s
+        if self._slows and self._slows[place]:
+            value += SHARED * self._work * self._beliefs[place][2] * self._slows[place]
         return value
 
     def _save(self, order: Sequence[str], warm: str | None) -> None:
@@ -259,6 +267,9 @@ class Ranking:
                 promise = self.forms.promise(ask.alias.name, slo)
             margins = promise.margins
         waits = {place: self._waits[place] for place in self._odd}
+        for place, slow in enumerate(self._slows):
+            if slow:
+                waits[place] += self.tokens * self._beliefs[place][2] * slow
         asked = LevelsAsked(self.size, self.tokens, self.now_ns, margins)
         if self._held is not None:
             self._over = self._held.misses(slo, self.well, waits, asked)
@@ -522,6 +533,7 @@ class Ranking:
             self._beliefs,
             self._flying,
             self._waits,
+            self._slows,
             lead.values,
             self._over,
             ask.prices,

@@ -39,6 +39,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from lightgate.dialect.neutral.numbers import any_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -109,7 +111,7 @@ _TEXT_TYPES: Final = MappingProxyType(
 )
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder().decode
+_decode: Final = any_json.decode
 
 
 class CacheRule(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lightgate.dialect.neutral.numbers import any_json
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONCISE: Final = "Answer concisely: no preamble, no repetition of the question, no closing remarks."
 _SYSTEM: Final = frozenset(("system", "developer"))
-_any: Final = msgspec.json.Decoder()
 _list: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _encode: Final = msgspec.json.Encoder().encode
 _PLACES: Final = {
@@ -43,7 +44,7 @@ def _chat(raw: msgspec.Raw | None, hint: str) -> list[Any] | None:
     messages = _list.decode(raw)
     place = 0
     for message in messages:
-        said = _any.decode(message)
+        said = any_json.decode(message)
         if not isinstance(said, dict) or said.get("role") not in _SYSTEM:
             break
         place += 1
@@ -51,7 +52,7 @@ def _chat(raw: msgspec.Raw | None, hint: str) -> list[Any] | None:
 
 
 def _standing(dialect: str, raw: msgspec.Raw | None, hint: str) -> Any:
-    said = None if raw is None else _any.decode(raw)
+    said = None if raw is None else any_json.decode(raw)
     if dialect == "gemini":
         parts = said.get("parts") if isinstance(said, dict) else []
         if not isinstance(parts, list) or not isinstance(said, dict | None):
