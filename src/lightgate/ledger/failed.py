@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lightgate.errors import LightgateError
+from lightgate.errors import ConfigError, LightgateError
 
 
 class LedgerFailed(LightgateError):  # noqa: N818 - names the event
@@ -25,7 +25,20 @@ class LedgerNoRoom(LedgerFailed):
     status = 503
 
 
+class LedgerDamaged(LedgerFailed):
+    """The file of the ledger is damaged; the console puts it aside and makes another."""
+
+    status = 503
+
+
 class LedgerAway(LedgerFailed):
     """The database server cannot be reached or does not answer; later it may."""
 
     status = 503
+
+
+class LedgerNewer(ConfigError):  # noqa: N818 - names the event
+    """The tables are of a newer Lightgate: this node is upgraded next."""
+
+    status = 503
+    label = "ledger"

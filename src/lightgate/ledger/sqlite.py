@@ -49,6 +49,12 @@ def use_alone(base: sqlite3.Connection) -> None:
     base.execute("PRAGMA query_only = ON")
 
 
+def is_damaged(error: BaseException | None) -> bool:
+    """Whether an error says that the file is no sound database."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
 def is_busy(error: BaseException | None) -> bool:
     """Whether an error says that another connection holds the file; later it will do."""
     code = getattr(error, "sqlite_errorcode", None)

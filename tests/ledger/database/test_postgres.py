@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic import command
@@ -16,6 +17,7 @@ from ledger.notes import T0, attempt_note, reserved, settled
 from lightgate.clock.source import SYSTEM
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.errors import ConfigError
+from lightgate.ledger.database import connection as connection_module
 from lightgate.ledger.database import leader as leaders
 from lightgate.ledger.database import postgres as database
 from lightgate.ledger.database.leader import Leader
@@ -162,7 +164,10 @@ def test_what_is_wrong_is_one_sentence_without_the_password(
         ),
         (f"{good}_none", 'database "ledger_none" does not exist'),
         (guest, "its role guest lacks a right: permission denied for schema public"),
-        ("postgresql://u:opensesame@h:port/x", "no database URL"),
+        ("postgresql://u:opensesame@h:port/x", "no URL of PostgreSQL"),
+        ("postgresql://u:open@sesame@h/x", "a character that ends it"),
+        ("postgresql://u:open/sesame@h/x", "a character that ends it"),
+        ("postgresql://u:open%sesame@h/x", "no URL of PostgreSQL"),
         ("postgresql://u:opensesame@h/x?sesame=1", "no URL of PostgreSQL"),
     ):
         with pytest.raises((LedgerFailed, ConfigError)) as said:
@@ -175,6 +180,22 @@ def test_what_is_wrong_is_one_sentence_without_the_password(
     monkeypatch.setattr(database, "OLDEST", 990000)
     with pytest.raises(ConfigError, match=r"needs PostgreSQL 99 or newer; the server at .* is"):
         Ledger.open(good)
+
+
+def test_a_url_is_read_as_libpq_reads_it(postgres: PostgresServer, own_url: str) -> None:
+    name = own_url.rpartition("/")[2]
+    postgres.run("CREATE ROLE \"of all\" SUPERUSER LOGIN PASSWORD 'a b/c@d%e'")
+    spaced = postgres.url(name, "of%20all", "a%20b%2Fc%40d%25e")
+    servers = f"@127.0.0.1:1,127.0.0.1:{postgres.port}/"  # the first one is down
+    several = own_url.replace(f"@127.0.0.1:{postgres.port}/", servers)
+    for url in (spaced, f"{several}?target_session_attrs=read-write"):
+        Ledger.open(url).close()
+        Ledger.open(url.replace("postgresql:", "postgresql+psycopg:")).close()
+    with pytest.raises(LedgerFailed) as said:
+        Ledger.open(several.replace(f",127.0.0.1:{postgres.port}", ",127.0.0.1"))
+    assert "at 127.0.0.1:1, 127.0.0.1:5432 is away" in said.value.message
+    postgres.run('DROP OWNED BY "of all"', name)
+    postgres.run('DROP ROLE "of all"')
 
 
 def test_tables_that_are_not_as_their_steps_left_them(
@@ -190,8 +211,17 @@ def test_tables_that_are_not_as_their_steps_left_them(
     with pytest.raises(LedgerFailed, match="not as its steps left them"):
         Ledger.open(own_url)
     postgres.run("UPDATE alembic_version SET version_num = '9999'", name)
-    with pytest.raises(ConfigError, match="newer Lightgate"):
+    with pytest.raises(ConfigError, match="newer Lightgate") as newer:
         Ledger.open(own_url)
+    assert (newer.value.status, newer.value.label) == (503, "ledger")  # this node is upgraded next
+
+
+def test_a_server_without_room_is_named(postgres: PostgresServer) -> None:
+    full = psycopg.errors.DiskFull("could not extend file base/1/2: No space left on device")
+    failed = database.PostgresDatabase(postgres.url("x"), 1.0).failed(full, "written")
+    assert isinstance(failed, LedgerAway)
+    where = f"127.0.0.1:{postgres.port}"
+    assert failed.message == f"The disk of the ledger's PostgreSQL at {where} is full."
 
 
 def test_another_encoding_is_refused(postgres: PostgresServer) -> None:
@@ -211,7 +241,7 @@ def test_a_server_that_stops_freezes_and_restarts_loses_and_doubles_nothing(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(database, "CONNECT_S", 2)  # the least that libpq knows
+    monkeypatch.setattr(connection_module, "CONNECT_S", 2)  # the least that libpq knows
     journal = Journal(tmp_path / "journal", 0)
     ledger = Ledger.later(postgres_url, patience_s=0.5)
     loop = ShipLoop(ledger, tmp_path, prune=lambda: None)

@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -148,7 +149,7 @@ def test_the_writer_holds_its_file_while_it_lives(tmp_path: Path) -> None:
     assert alive(journal.path)
     journal.close()
     assert not alive(journal.path)
-    assert not alive(tmp_path / "never")
+    assert alive(tmp_path / "never")  # its writer may be about to write it anew
     with pytest.raises(JournalFailed, match="is closed"):
         journal.write(NOTES[0])
     journal.close()
@@ -289,7 +290,7 @@ def test_a_journal_makes_its_folder_with_all_above_it(tmp_path: Path) -> None:
     second = Journal(folder, 2)  # which is there by now
     assert first.path.stat().st_mode & 0o777 == 0o600
     assert [path.suffix for path in folder.iterdir()] == [".lgj"] * 2
-    assert [alive(first.path), alive(second.path), alive(tmp_path / "none")] == [True, True, False]
+    assert [alive(first.path), alive(second.path), alive(tmp_path / "none")] == [True, True, True]
     first.close()
     second.close()
     assert not alive(first.path)
@@ -467,3 +468,204 @@ def test_room_is_taken_from_the_first_byte_on(
 def test_a_head_has_the_same_bytes_on_a_machine_that_stores_the_highest_first() -> None:
     word = 0x0102_0304_0506_0708
     assert _swapped(word).to_bytes(8, "big") == word.to_bytes(8, "little")
+
+
+def test_a_journal_says_at_once_how_its_disk_is(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 1)
+    assert (journal.short, journal.tight) == (False, False)
+    file = journal._file
+    assert file is not None
+    file.tight = True
+    assert journal.tight
+    file.tight = False
+    journal.close()
+    assert journal.tight  # there is no file
+
+
+def test_an_unfinished_file_that_another_has_removed_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "glob", lambda _self, _pattern: iter([tmp_path / "1-gone.new"]))
+        journal = Journal(tmp_path, 1)
+    assert journal.path.exists()
+    journal.close()
+
+
+@pytest.mark.parametrize("vanishes", [False, True])
+def test_a_file_that_cannot_be_begun_is_closed_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vanishes: bool
+) -> None:
+    closed: list[int] = []
+    close = os.close
+
+    def fails(path: Path, _: Path) -> None:
+        if vanishes:
+            path.unlink()
+        raise OSError(errno.EIO, "Input/output error")
+
+    def counted(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
+    opened: list[int] = []
+    open_ = os.open
+
+    def noted(*given: Any) -> int:
+        opened.append(open_(*given))
+        return opened[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", fails)
+        patched.setattr(os, "open", noted)
+        patched.setattr(os, "close", counted)
+        with pytest.raises(JournalFailed, match=r"No journal can be made in .*: Input/output"):
+            Journal(tmp_path, 1)
+    assert len(opened) == 1
+    assert closed == opened
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_gives_a_little_is_taken_at_its_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a page left: a frame that fits is written, the spare behind it is not there."""
+    pwrite, left = os.pwrite, [4096]
+
+    def scarce(descriptor: int, data: bytes, at: int) -> int:
+        if len(data) > left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left[0] -= len(data)
+        return pwrite(descriptor, data, at)
+
+    monkeypatch.setattr(os, "pwrite", scarce)
+    path = tmp_path / "file"
+    file = _Mapped(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    file.append(b"x" * 50)
+    assert (file.size, file._room, file.tight, file.short) == (64, 64, True, True)
+    file.append(b"y" * 4016)
+    assert (file.size, left[0]) == (64 + 4024, 4096 - 64 - 4024)
+    with pytest.raises(OSError, match="No space left") as caught:
+        file.append(b"z")
+    assert caught.value.errno == errno.ENOSPC
+    assert file.size == 64 + 4024
+    file.close()
+    assert path.stat().st_size == 64 + 4024
+
+
+def test_a_file_grows_ahead_of_its_notes_and_not_with_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grown: list[int] = []
+    grow = _Mapped.grow
+
+    def counted(file: _Mapped, end: int) -> None:
+        grown.append(end)
+        grow(file, end)
+
+    monkeypatch.setattr(_Mapped, "grow", counted)
+    file = _Mapped(os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT, 0o600))
+    for _ in range(GROW_BYTES // 1024):
+        file.append(bytes(1024 - 8))
+    # Room for the spare and a block: a note that ends behind the block takes the next one.
+    assert grown == [1024]
+    assert (file.size, file._room) == (GROW_BYTES, GROW_BYTES + SPARE_BYTES)
+    file.append(b"")
+    assert grown == [1024, GROW_BYTES + 8]
+    assert file._room == 2 * GROW_BYTES + SPARE_BYTES
+    file.close()
+
+
+@pytest.mark.parametrize(("end", "short"), [(0, False), (1, True)])
+def test_a_journal_is_short_where_less_than_half_of_its_spare_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int, short: bool
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = _Mapped(os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT, 0o600))
+    monkeypatch.setattr(os, "pwrite", full)
+    file._room = SPARE_BYTES
+    file.grow(SPARE_BYTES // 2 + end)
+    assert (file.tight, file.short, file._ahead) == (True, short, 0)
+    file.close()
+
+
+def framed(payload: bytes) -> bytes:
+    """A frame as a journal has it, whatever its payload."""
+    head = struct.pack("<II", len(payload), zlib.crc32(payload, len(payload)))
+    return head + payload + bytes(-len(payload) % 8)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x01", b"x" * 100])
+def test_a_whole_frame_that_is_no_note_is_damage(tmp_path: Path, payload: bytes) -> None:
+    """An empty one is eight zeros, which have not been written yet."""
+    path = tmp_path / "file"
+    path.write_bytes(DATA + framed(payload))
+    frames = Frames(path)
+    assert (frames.torn, frames.damaged) == (False, False)  # nothing has been looked at
+    assert [note for note, _ in frames] == [OPENED, *NOTES]
+    assert (frames.torn, frames.damaged) == (False, payload != b"")
+    assert frames.offset == len(DATA)
+
+
+@pytest.mark.parametrize(
+    ("head", "damaged"),
+    [((0, 5), True), ((0, 0), False), ((3, 0), True)],
+)
+def test_a_head_that_is_half_zeros_is_damage(
+    tmp_path: Path, head: tuple[int, int], damaged: bool
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA + struct.pack("<II", *head) + bytes(8))
+    frames = Frames(path)
+    assert len(list(frames)) == 1 + len(NOTES)
+    assert (frames.torn, frames.damaged) == (False, damaged)
+
+
+def test_a_note_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
+    journal, large = Journal(tmp_path, 1, now=lambda: T0), Announced("x" * 2_500_000, T0)
+    for note in (NOTES[0], large, NOTES[1]):
+        journal.write(note)
+    journal.close()
+    assert [note for note, _ in read_frames(journal.path)][1:] == [NOTES[0], large, NOTES[1]]
+
+
+def test_whoever_asks_for_a_life_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, closed = Journal(tmp_path, 1), list[int]()
+    close = os.close
+
+    def counted(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", counted)
+        assert alive(journal.path)
+        assert len(closed) == 1
+    journal.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", counted)
+        assert not alive(journal.path)
+        assert alive(tmp_path / "nothing")  # its writer may write it anew
+    assert len(closed) == 2
+
+
+def test_an_empty_file_has_no_notes_and_no_damage(tmp_path: Path) -> None:
+    notes, frames = read(tmp_path / "file", b"")
+    assert (notes, frames.torn, frames.damaged, frames.offset) == ([], False, False, 0)
+
+
+def test_a_failure_of_the_journal_says_whether_there_is_no_room(tmp_path: Path) -> None:
+    closed = JournalFailed("The journal is closed.")
+    assert (closed.status, closed.label, closed.full) == (503, "journal", False)
+    for code, full in ((errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)):
+        failed = JournalFailed.of("What", OSError(code, "Why"))
+        assert (failed.message, failed.full) == ("What: Why.", full)
+    journal = Journal(tmp_path, 1)
+    journal.close()
+    with pytest.raises(JournalFailed, match="closed") as caught:
+        journal.write(NOTES[0])
+    assert not caught.value.full

@@ -141,6 +141,26 @@ def test_a_copy_goes_on_behind_the_last_row_that_arrived(
     assert [row.name for row in rows(target, meta)] == [CREATED]
 
 
+def test_a_copy_that_was_broken_off_while_it_was_compared_is_compared_again(
+    source: Ledger, target: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = copying._summed
+
+    def broken(ledger: Ledger, table: Any) -> CopiedTable:
+        if ledger is target and table is keys:
+            raise KeyboardInterrupt
+        return real(ledger, table)
+
+    monkeypatch.setattr(copying, "_summed", broken)
+    with pytest.raises(KeyboardInterrupt):
+        copy_ledger(source, target)
+    monkeypatch.setattr(copying, "_summed", real)
+    assert {table.name for table in copy_ledger(source, target)} >= {"keys", "meta"}
+    assert rows(source, meta) == rows(target, meta)
+    with pytest.raises(UsageError, match="has rows already"):  # it is complete, and no copy now
+        copy_ledger(source, target)
+
+
 def test_a_part_of_another_ledgers_copy_is_not_gone_on_with(source: Ledger, target: Ledger) -> None:
     with target.writing() as connection:
         connection.execute(meta.insert().values(name="copied from", value="another time"))

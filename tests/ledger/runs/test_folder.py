@@ -30,6 +30,7 @@ def measured(number: int) -> tuple[AttemptRecord, Recording]:
     marks.burst(9_000, 9_000, 2, 8, -1, 3)
     marks.finish = marks.end = 9_500
     marks.closed = 9_900
+    marks.dispatch_lag_ns = 40
     facts = AttemptFacts(
         id=f"a{number}",
         exchange_id="e",
@@ -54,6 +55,7 @@ def test_a_recording_keeps_the_bursts_after_the_send() -> None:
     assert (recording.pieces, recording.weight, recording.kinds) == ((1, 2), (4, 8), (1, 3))
     assert (recording.finish_ns, recording.closed_ns) == (8_500, 8_900)
     assert (recording.block, recording.load, recording.max_tokens) == (2, "c=1", 7)
+    assert (recording.lag_ns, recording.headers_bound_ns) == (40, None)
     assert Recording.from_line(recording.to_line()) == recording
 
 

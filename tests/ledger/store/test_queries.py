@@ -236,6 +236,24 @@ def test_speeds_of_nothing(ledger: Ledger) -> None:
     assert speed_rows(ledger, timedelta(days=14), "model", NOW) == []
 
 
+@pytest.mark.parametrize("raw_rows", [10, -1])
+def test_speeds_are_of_whole_five_minutes_from_the_first_to_the_running_one(
+    ledger: Ledger, tmp_path: Path, raw_rows: int
+) -> None:
+    """Those before the first and those of a clock that is ahead do not count."""
+    now_s = int(NOW.timestamp()) // FINE_S * FINE_S + 10
+    first, running = now_s - 10 - 2 * FINE_S, now_s - 10
+    seconds = (first - 1, first, running - 1, running + FINE_S - 1, running + FINE_S)
+    notes = []
+    for at, second in enumerate(seconds):
+        one = attempt_note(f"x-{at}", wall_ns=second * S, cost_nano=10**at)
+        notes.append(settled(f"x-{at}", one, wall_ns=second * S))
+    keep(ledger, tmp_path, notes)
+    now, last = datetime.fromtimestamp(now_s, UTC), timedelta(seconds=2 * FINE_S)
+    (row,) = speed_rows(ledger, last, "target", now, raw_rows=raw_rows)
+    assert (row.attempts, int(row.cost_usd * 10**9)) == (3, 10 + 100 + 1000)
+
+
 def test_failures_alone_have_no_speed(ledger: Ledger, tmp_path: Path) -> None:
     failed = attempt_note("x-1", called=Called(outcome=Outcome.TIMEOUT, status=None))
     keep(ledger, tmp_path, [settled("x-1", failed, outcome="timeout", winner=None)])

@@ -82,6 +82,9 @@ def test_what_is_a_month_old_is_forgotten(ledger: Ledger, tmp_path: Path) -> Non
     keep(ledger, tmp_path, [answer(f"x-{n}", 0, 100) for n in range(5)])
     assert seen_in_traffic(ledger, NOW)["lab/s1"].n == 5
     assert seen_in_traffic(ledger, NOW + timedelta(days=30)) == {}
+    hour = datetime.fromtimestamp(T0 // HOUR_NS * 3600, UTC)  # of the answers
+    assert seen_in_traffic(ledger, hour + timedelta(days=30))["lab/s1"].n == 5
+    assert seen_in_traffic(ledger, hour + timedelta(days=30, hours=1)) == {}
 
 
 def metric(name: str, *pairs: tuple[float, float | None], n: int = 40) -> Metric:

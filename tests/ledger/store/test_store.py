@@ -240,6 +240,16 @@ def test_a_ledger_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> No
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=100)
 
 
+def test_a_ledger_in_a_file_needs_nothing_of_postgresql(tmp_path: Path) -> None:
+    Ledger.open("sqlite", tmp_path).close()
+    script = (
+        "import sys; from pathlib import Path; from lightgate.ledger.store.store import Ledger;"
+        "Ledger.open('sqlite', Path(sys.argv[1])).close();"
+        "assert not {'psycopg', 'sqlalchemy.dialects.postgresql'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=100)
+
+
 def test_workers_need_no_database_library() -> None:
     script = (
         "import sys; import lightgate.ledger.journal.journal;"

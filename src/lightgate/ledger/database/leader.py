@@ -15,7 +15,8 @@ from lightgate.clock.source import SYSTEM
 
 if TYPE_CHECKING:
     from lightgate.clock.source import Clock
-    from lightgate.ledger.database.postgres import LedgerConnection, PostgresDatabase
+    from lightgate.ledger.database.connection import LedgerConnection
+    from lightgate.ledger.database.postgres import PostgresDatabase
 
 LOCK: Final = 0x6C67_6C65  # advisory
 ASK_NS: Final = 15_000_000_000  # between two looks

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from lightgate.ledger.failed import LedgerBusy, LedgerConflict, LedgerFailed, LedgerNoRoom
-from lightgate.ledger.sqlite import has_no_room, is_busy, use_alone, use_wal
+from lightgate.ledger.failed import (
+    LedgerBusy,
+    LedgerConflict,
+    LedgerDamaged,
+    LedgerFailed,
+    LedgerNoRoom,
+)
+from lightgate.ledger.sqlite import has_no_room, is_busy, is_damaged, use_alone, use_wal
 from lightgate.ledger.store.schema import Money, money_text
 
 if TYPE_CHECKING:
@@ -59,6 +65,9 @@ class LiteDatabase:
     def check(self, connection: sa.Connection) -> None:
         """Refuse a database that a ledger cannot be in; every SQLite file will do."""
 
+    def check_rights(self, connection: sa.Connection) -> None:
+        """Refuse a role without rights; SQLite has no roles."""
+
     def insert(
         self, connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[Any, ...]]
     ) -> None:
@@ -90,6 +99,8 @@ class LiteDatabase:
         sentence = f"The ledger cannot be {doing}: {cause}."
         if is_busy(cause):
             return LedgerBusy(sentence, hint="Another process holds it.")
+        if is_damaged(cause):
+            return LedgerDamaged(sentence, hint="Its file is damaged.")
         if has_no_room(cause):
             return LedgerNoRoom(f"The ledger cannot be {doing}, the disk may be full: {cause}.")
         return LedgerFailed(sentence)

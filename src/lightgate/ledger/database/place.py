@@ -31,5 +31,16 @@ def database_url(url: str | Path, data_folder: Path | None) -> sa.URL:
         ) from None
 
 
+def postgres_uri(url: str | Path) -> str | None:
+    """The URL of a PostgreSQL server as libpq reads it; None for another database.
+
+    libpq alone knows several hosts with ports, and spaces in a password.
+    """
+    scheme, colon, rest = str(url).partition("://")
+    if isinstance(url, Path) or not colon or scheme.partition("+")[0] not in POSTGRES:
+        return None
+    return f"{POSTGRES[0]}://{rest}"
+
+
 def _file_url(path: Path) -> sa.URL:
     return sa.URL.create("sqlite", database=str(path))

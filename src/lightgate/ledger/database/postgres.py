@@ -11,26 +11,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 import sqlalchemy as sa
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.errors import _WaitTimeout
 
 from lightgate.errors import ConfigError
+from lightgate.ledger.database.connection import LedgerConnection, PostgresAddress
 from lightgate.ledger.database.partitions import DAY_NS, PARTITIONED, DayPartitions
 from lightgate.ledger.failed import LedgerAway, LedgerBusy, LedgerConflict, LedgerFailed
-from lightgate.ledger.store.schema import Money
+from lightgate.ledger.store.schema import PARTIAL, Money
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OLDEST: Final = 140000  # the server that is asked for, as it counts its versions
-CONNECT_S: Final = 5  # to make a connection
 PATIENCE_S: Final = 60.0  # the longest that one statement may take
-IDLE_S: Final = 60  # after which the server ends a transaction in which nothing is asked
 WRITERS: Final = 0x6C67_7772  # the advisory lock of all who change what others change too
 _BUSY: Final = frozenset({"55P03", "40P01", "40001", "57014"})  # locks, deadlocks, time-outs
 _CONFLICT: Final = frozenset({"23505", "23514"})  # a row that is there; a day that is not
 _NO_TABLES: Final = frozenset({"42P01", "42703", "3F000", "42P07", "42701", "42710"})
 _NO_RIGHT: Final = "42501"
+_NO_ROOM: Final = "53100"  # on the server's disk
 _NO_TEXT: Final = "22021"  # a null character, which no text of PostgreSQL has
 _TYPES: Final = (
     (Money, "numeric"),
@@ -42,22 +40,8 @@ _TYPES: Final = (
     (sa.LargeBinary, "bytea"),
     (sa.JSON, "json"),
 )
-
-
-class LedgerConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that waits for its server for `patience_s` at most, then is closed."""
-
-    patience_s: float | None = None
-
-    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """Run one step of the protocol."""
-        try:
-            return super().wait(gen, interval, timeout or self.patience_s)
-        except _WaitTimeout:
-            self.close()
-            raise psycopg.OperationalError(
-                f"no answer within {self.patience_s:g} seconds"
-            ) from None
+for _index, _where in PARTIAL:
+    _index.dialect_options["postgresql"]["where"] = _where
 
 
 class PostgresDatabase:
@@ -67,25 +51,9 @@ class PostgresDatabase:
     errors: Final = (sa.exc.SQLAlchemyError, psycopg.Error)
     path: Final = None
 
-    def __init__(self, url: sa.URL, busy_s: float, patience_s: float | None = PATIENCE_S) -> None:
-        plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        try:
-            known = conninfo_to_dict(plain)
-        except psycopg.ProgrammingError:
-            # What is wrong with it may be a part of the password: it is not shown.
-            raise ConfigError(
-                "[ledger] url is no URL of PostgreSQL.",
-                hint="postgresql://USER:PASSWORD@HOST:5432/DATABASE?sslmode=require",
-            ) from None
-        settings = f"-c lock_timeout={int(busy_s * 1000)} -c timezone=UTC"
-        settings += f" -c idle_in_transaction_session_timeout={IDLE_S * 1000}"
-        known.setdefault("connect_timeout", CONNECT_S)
-        known.setdefault("application_name", "lightgate")
-        known["options"] = f"{known.get('options') or ''} {settings}".strip()
-        self._conninfo = make_conninfo("", **known)
-        self.where = f"{known.get('host') or 'localhost'}:{known.get('port') or 5432}"
-        self._user = str(known.get("user") or "")
-        self._patience_s = patience_s
+    def __init__(self, uri: str, busy_s: float, patience_s: float | None = PATIENCE_S) -> None:
+        self._address = PostgresAddress(uri, busy_s, patience_s)
+        self.where = self._address.where
         self._cleans = False  # whether null characters are looked for
         self._copies: dict[str, tuple[str, list[str]]] = {}
         self.engine = sa.create_engine(
@@ -96,9 +64,7 @@ class PostgresDatabase:
 
     def connect(self) -> LedgerConnection:
         """Make a connection."""
-        made = LedgerConnection.connect(self._conninfo)
-        made.patience_s = self._patience_s
-        return made
+        return self._address.connect()
 
     def to_read(self, connection: sa.Connection) -> sa.Connection:
         """Make a connection's next transaction one that reads."""
@@ -137,9 +103,19 @@ class PostgresDatabase:
                 f"The server at {self.where} is a standby, which takes no rows.",
                 hint="Name the primary, or add target_session_attrs=read-write to the URL.",
             )
+        self._address.check_session(_driver(connection))
+
+    def check_rights(self, connection: sa.Connection) -> None:
+        """Refuse a role that may make no tables: each day of requests is one."""
+        if not connection.scalar(_MAY_MAKE):
+            raise LedgerFailed(
+                f"The ledger cannot be written: its role{self._role()} may make no tables.",
+                hint=_OWN,
+            )
 
     def be_patient(self, connection: sa.Connection) -> None:
         """Let the statements of this connection take as long as they do, until it is closed."""
+        connection.exec_driver_sql("SET statement_timeout = 0")
         _driver(connection).patience_s = None
 
     def insert(
@@ -186,7 +162,7 @@ class PostgresDatabase:
         if state == _NO_RIGHT:
             return LedgerFailed(
                 f"The ledger cannot be {doing}: its role{self._role()} lacks a right: {said}.",
-                hint="Let the role own the database: ALTER DATABASE … OWNER TO …",
+                hint=_OWN,
             )
         if state in _NO_TABLES:
             return LedgerFailed(
@@ -196,13 +172,17 @@ class PostgresDatabase:
         if state == _NO_TEXT:
             self._cleans = True  # from the next time on
         if isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
-            return LedgerAway(f"The ledger's PostgreSQL at {self.where} is away: {said}.")
+            away = f"The ledger's PostgreSQL at {self.where} is away: {said}."
+            full = f"The disk of the ledger's PostgreSQL at {self.where} is full."
+            return LedgerAway(full if state == _NO_ROOM else away)
         return LedgerFailed(sentence)
 
     def _role(self) -> str:
-        return f" {self._user}" if self._user else ""
+        return f" {self._address.user}" if self._address.user else ""
 
 
+_OWN: Final = "Let the role own the database: ALTER DATABASE … OWNER TO …"
+_MAY_MAKE: Final = sa.text("SELECT has_schema_privilege(current_schema(), 'CREATE')")
 _LOCK: Final = sa.select(sa.func.pg_advisory_xact_lock(WRITERS))
 _HURRY: Final = sa.text("SET LOCAL synchronous_commit = off")
 

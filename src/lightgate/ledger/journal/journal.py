@@ -7,7 +7,8 @@ the disk ahead of the notes, so that a full disk shows as an error and not as a 
 what is under way when the disk gets full can still be written down. The writer
 holds a lock on its file for as long as it lives: who can take that lock knows that the writer is
 dead. All files of one process life share a name: `<worker>-<id>.lgj`, and after a rotation
-`<worker>-<id>.<part>.lgj`.
+`<worker>-<id>.<part>.lgj`. A file that was deleted or replaced while its writer lived is written
+anew under the same name and with the same offsets, so that no note of it is shipped twice or never.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class Journal:
 
     `short`: the disk is full, and less than half of the spare room is left, which is for what is
     under way. A journal that begins on a full disk has no file yet. `regain` tries again.
+    `lost`: the file is not at its path any more and could not be written anew; a kill would take
+    its notes with it.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Journal:
         self.life = f"{worker}-{Ids().new()}"
         self._file: _Mapped | None = None
         self._closed = False
+        self.lost = False
         for unborn in folder.glob(f"{worker}-*{_UNBORN}"):
             unborn.unlink(missing_ok=True)  # of an earlier life, which was killed as it made it
         try:
@@ -130,6 +134,8 @@ class Journal:
 
     def regain(self) -> bool:
         """Ask the disk for room once more; whether there is enough now."""
+        if self.lost:
+            return False  # room in a file that nobody finds is none
         try:
             if self._file is None and not self._closed:
                 self._open()
@@ -140,15 +146,41 @@ class Journal:
         self.short = self._file is None or self._file.short
         return not self.short
 
+    def keep_in_place(self) -> bool:
+        """Write the file anew if it was deleted or replaced; whether it had to be.
+
+        The notes come from the file that is still open. JournalFailed where there can be no new one
+        now: then the open one is written on.
+        """
+        before = self._file
+        if before is None or before.lies_at(self.path):
+            self.lost = False
+            return False
+        self.lost = True
+        self._make(lambda file: file.copy(before))
+        before.close()
+        self.lost = False
+        return True
+
     def close(self) -> None:
-        """Let go of the file; the shipper may then finish it."""
+        """Let go of the file; the shipper may then finish it. JournalFailed where it is lost."""
         self._closed = True
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        try:
+            self.keep_in_place()
+        finally:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
 
     def _rotate(self) -> None:
-        """Go on in a new file; in the old one where the disk has no room for another."""
+        """Go on in a new file; in the old one where the disk has no room for another.
+
+        A file that was deleted is first written anew: nobody else has its notes.
+        """
+        try:
+            self.keep_in_place()
+        except JournalFailed:
+            return
         before, self._part = self._file, self._part + 1
         try:
             self._open()
@@ -162,18 +194,24 @@ class Journal:
             before.close()
 
     def _open(self) -> None:
-        """Make a file that is locked and has its first note before anybody can find it."""
+        """Begin a file with the note that says which process writes it."""
+        opened = self._encode(Opened(VERSION, self._worker, os.getpid(), self._now()))
+        self._make(lambda file: file.append(opened))
+
+    def _make(self, fill: Callable[[_Mapped], None]) -> None:
+        """Make a file that is locked and has its first notes before anybody can find it."""
         unborn = self.path.with_suffix(_UNBORN)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self._folder.parent, self._folder):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(unborn, flags, 0o600)
         except OSError as error:
             raise JournalFailed.of(f"No journal can be made in {self._folder}", error) from None
         file = _Mapped(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.append(self._encode(Opened(VERSION, self._worker, os.getpid(), self._now())))
+            fill(file)
             unborn.rename(self.path)
         except BaseException as error:
             file.close()
@@ -214,6 +252,22 @@ class _Mapped:
         self._words[start // _ALIGN] = head if _LITTLE else _swapped(head)
         self.size = end
 
+    def copy(self, other: _Mapped) -> None:
+        """Take over all frames of another file, at the same offsets; OSError without the room."""
+        self.grow(other.size)
+        words = other.size // _ALIGN
+        self._words[:words] = other._words[:words]
+        self.size = other.size
+
+    def lies_at(self, path: Path) -> bool:
+        """Whether this file is the one at a path."""
+        own = os.fstat(self._descriptor)
+        try:
+            found = os.stat(path)  # noqa: PTH116 - once a second
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+
     def close(self) -> None:
         """Cut off what was not used, and let go."""
         self._release()
@@ -225,8 +279,7 @@ class _Mapped:
         """Have room up to here and the spare behind it; OSError where not even the former is."""
         before, wanted = self._room, -(-(end + SPARE_BYTES) // GROW_BYTES) * GROW_BYTES
         self._take(wanted)
-        if self._room < end:
-            self._take(end)  # a disk may give a little where it does not give much
+        self._take(end)  # a disk may give a little where it does not give much
         if self._room < end:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._ahead = self._room - SPARE_BYTES
@@ -279,7 +332,6 @@ class Frames:
             data, at, size = b"", 0, 0
             while True:
                 start = end = at + HEAD_BYTES
-                length = 0
                 if start <= size:
                     length, crc = unpack(data, at)
                     if not length and not crc:
@@ -287,7 +339,7 @@ class Frames:
                         return
                     end = at + ((HEAD_BYTES + length + _ALIGN - 1) & -_ALIGN)
                 if end > size:  # not whole yet
-                    more = file.read(max(_BLOCK, end - size))
+                    more = file.read(max(_BLOCK, end))
                     if not more:
                         self.torn = at < size
                         return
@@ -317,11 +369,11 @@ def read_frames(path: Path, offset: int = 0) -> Iterator[tuple[Note, int]]:
 
 
 def alive(path: Path) -> bool:
-    """Whether the writer of this file still holds it."""
+    """Whether the writer of this file still holds it, or may write it anew: it is missing."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY)  # which no child inherits
     except FileNotFoundError:
-        return False
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

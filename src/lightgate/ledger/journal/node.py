@@ -21,14 +21,22 @@ def node_of(data: Path) -> str:
     try:
         return path.read_text("ascii").strip()
     except FileNotFoundError:
-        data.mkdir(parents=True, exist_ok=True)
+        keep_node(data, Ids().new())
+    return path.read_text("ascii").strip()
+
+
+def keep_node(data: Path, node: str) -> None:
+    """Write down the id of a data folder that has none, or has it no more."""
+    path = data / FILE
+    if path.exists():
+        return
     unborn = data / f"{FILE}.{os.getpid()}.new"
     try:
-        unborn.write_text(f"{Ids().new()}\n", "ascii")
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unborn.write_text(f"{node}\n", "ascii")
         with contextlib.suppress(FileExistsError):  # another process was faster
             os.link(unborn, path)
     except OSError as error:
         raise JournalFailed.of(f"{path} cannot be written", error) from None
     finally:
         unborn.unlink(missing_ok=True)
-    return path.read_text("ascii").strip()

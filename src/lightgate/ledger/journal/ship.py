@@ -23,7 +23,7 @@ from msgspec.structs import asdict
 
 from lightgate.ledger.failed import LedgerBusy, LedgerConflict
 from lightgate.ledger.journal.journal import Frames, alive, journals, life_of
-from lightgate.ledger.journal.node import node_of
+from lightgate.ledger.journal.node import keep_node, node_of
 from lightgate.ledger.journal.notes import (
     STAMP_BYTES,
     VERSION,
@@ -154,6 +154,7 @@ class Shipper:
         total = Shipped()
         try:
             places = self._places()
+            keep_node(self._folder.parent, self._node)  # it may have been deleted
             for life, paths in groupby(journals(self._folder), life_of):
                 total += self._ship_life(life, list(paths), places, limit)
             self._forget(places)

@@ -45,8 +45,10 @@ def copy_ledger(
     for table in tables:
         for arrived in _copy(source, target, table):
             tell(table.name, arrived)
-    _copy_meta(source, target)
-    compared = [(_summed(source, table), _summed(target, table)) for table in (*tables, meta)]
+    compared = [(_summed(source, table), _summed(target, table)) for table in tables]
+    if all(mine == theirs for mine, theirs in compared):
+        _copy_meta(source, target)  # the copy is complete only now
+        compared.append((_summed(source, meta), _summed(target, meta)))
     wrong = [mine.name for mine, theirs in compared if mine != theirs]
     if wrong:
         raise LedgerFailed(
@@ -71,7 +73,10 @@ def _claim(source: Ledger, target: Ledger) -> None:
                     )
             connection.execute(meta.insert().values(name=_FROM, value=began or ""))
         elif of != (began or ""):
-            raise UsageError("The target has a part of another ledger's copy.")
+            raise UsageError(
+                "The target has a part of another ledger's copy.",
+                hint="Name a database that is empty or has none of the tables.",
+            )
 
 
 def _word(connection: sa.Connection, name: str) -> str | None:

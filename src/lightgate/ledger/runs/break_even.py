@@ -97,6 +97,11 @@ def soonest_first(rows: Iterable[BreakEven]) -> tuple[BreakEven, ...]:
     return tuple(sorted(rows, key=_order))
 
 
+def times(share: float) -> str:
+    """Write how many times as much: tenths decide below ten, and nobody reads them above."""
+    return f"{share:.1f}" if share < 10 else f"{share:,.0f}"
+
+
 def _judge(full: Decimal | None, billed: Decimal | None) -> tuple[float | None, str]:
     """Find the share of its use from which the machine is cheaper; a note where there is none."""
     if billed is None or full is None:
@@ -105,7 +110,10 @@ def _judge(full: Decimal | None, billed: Decimal | None) -> tuple[float | None, 
         return None, "never: the API is free"
     share = float(full / billed)
     if share > 1.0:
-        return None, f"never at this load: busy all day, it still costs {share:.1f} times as much"
+        return (
+            None,
+            f"never at this load: busy all day, it still costs {times(share)} times as much",
+        )
     return share, ""
 
 

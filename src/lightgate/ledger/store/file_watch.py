@@ -6,6 +6,8 @@ is lost with it.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -48,6 +50,23 @@ class FileWatch:
             if _identity(name) in self._beside:
                 os.unlink(name)  # noqa: PTH108 - a name, not a path of pathlib's
         self._beside.clear()
+
+    def put_aside(self, stamp: str) -> Path:
+        """Give the files another name, never one that is taken; the new name of the database.
+
+        The database goes last: a new one that a reader makes in its place must not find the old
+        `-wal`, whose pages it would take for its own.
+        """
+        for count in itertools.count(1):
+            end = f".damaged-{stamp}" if count == 1 else f".damaged-{stamp}-{count}"
+            aside = self._path.with_name(self._path.name + end)
+            if not aside.exists():
+                break
+        for beside in (*_BESIDE, ""):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(f"{self._path}{beside}", f"{aside}{beside}")  # noqa: PTH104 - as below
+        self._beside.clear()
+        return aside
 
     def _note_beside(self) -> None:
         found = {_identity(f"{self._path}{end}") for end in _BESIDE} - {None}

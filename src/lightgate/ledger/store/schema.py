@@ -108,7 +108,17 @@ def _sum(name: str) -> sa.Column[Decimal]:
 
 def _failed(name: str, failed: sa.TextClause, *columns: str) -> sa.Index:
     """An index of the rows that failed; a query that uses it says the same words."""
-    return sa.Index(name, *columns, sqlite_where=failed, postgresql_where=failed)
+    return _partial(name, failed, *columns)
+
+
+def _partial(name: str, where: sa.TextClause, *columns: str) -> sa.Index:
+    """An index of some rows; PostgreSQL's side of it is said where PostgreSQL is used.
+
+    To say it here would load all of PostgreSQL's drivers beside a file's.
+    """
+    index = sa.Index(name, *columns, sqlite_where=where)
+    PARTIAL.append((index, where))
+    return index
 
 
 # What failed is looked for among many more rows that did not.
@@ -116,18 +126,14 @@ EXCHANGE_FAILED: Final = sa.text("outcome <> 'ok'")
 ATTEMPT_FAILED: Final = sa.text("outcome NOT IN ('ok', 'cancelled', 'cut')")
 
 metadata: Final = sa.MetaData()
+PARTIAL: Final[list[tuple[sa.Index, sa.TextClause]]] = []  # indexes of some rows, and of which
 
 exchange_notes: Final = sa.Table(
     "exchange_notes",
     metadata,
     *_of_notes(EXCHANGE_COLUMNS, ("id",)),
     # A request that has no id of its client's has ours, and is found by that.
-    sa.Index(
-        "exchange_notes_by_request",
-        "request_id",
-        sqlite_where=sa.text("request_id <> id"),
-        postgresql_where=sa.text("request_id <> id"),
-    ),
+    _partial("exchange_notes_by_request", sa.text("request_id <> id"), "request_id"),
     sa.Index("exchange_notes_by_time", "wall_ns"),
     _failed("exchange_notes_failed", EXCHANGE_FAILED, "wall_ns"),
 )

@@ -13,13 +13,14 @@ import sqlalchemy as sa
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError
+from lightgate.ledger.database.file_check import damage_of
 from lightgate.ledger.database.lite import LiteDatabase
-from lightgate.ledger.database.place import PLAIN_SQLITE, POSTGRES, database_url
-from lightgate.ledger.failed import LedgerConflict
+from lightgate.ledger.database.place import PLAIN_SQLITE, database_url, postgres_uri
+from lightgate.ledger.failed import LedgerConflict, LedgerDamaged, LedgerNewer
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import BUSY_S
 from lightgate.ledger.store.file_watch import FileWatch
-from lightgate.ledger.store.schema import meta
+from lightgate.ledger.store.schema import meta, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,7 @@ class Ledger:
         self._engine = database.engine
         self._current = False  # whether the tables are known to be up to date
         self._watch = None if database.path is None else FileWatch(database.path)
+        self.damage = ""  # what is known to be damaged in its file
         self.postgres = None if isinstance(database, LiteDatabase) else database
 
     @classmethod
@@ -70,7 +72,7 @@ class Ledger:
         patience_s: float | None = None,
     ) -> Self:
         """Make a ledger that is opened when it is used: its server may be away, its disk full."""
-        return cls(_database(database_url(url, data_folder), busy_s, patience_s))
+        return cls(_database(url, data_folder, busy_s, patience_s))
 
     @classmethod
     def alone(cls, url: str | Path, data_folder: Path | None = None) -> Self:
@@ -104,6 +106,20 @@ class Ledger:
         self.close()
         if self._watch is not None:
             self._watch.clear()
+
+    def check_file(self, stopped: Callable[[], bool]) -> None:
+        """Read all of a SQLite ledger's file, and note in `damage` what is wrong with it."""
+        path = self._database.path
+        if path is not None and self._current and not self.damage:
+            self.damage = damage_of(path, stopped)
+
+    def put_aside(self, stamp: str) -> Path | None:
+        """Close a damaged file and give it another name, which is told; `reopen` makes another."""
+        self.close()
+        self.damage = ""
+        aside = None if self._watch is None else self._watch.put_aside(stamp)
+        self.close()  # a connection that a reader has opened since is one to the damaged file
+        return aside
 
     def reopen(self) -> None:
         """Use the file that is there now, made where there is none."""
@@ -166,16 +182,30 @@ class Ledger:
         if self._current:
             return
         revision = self._revision()
-        if revision is not None and revision > HEAD:
-            raise ConfigError(
-                f"The ledger was written by a newer Lightgate (its tables are at {revision}).",
-                hint="Upgrade, or name another data folder.",
-            )
+        _refuse_newer(revision)
         if revision != HEAD:
             self._upgrade(revision)
         self._current = True
         if self._watch is not None:
             self._watch.note()
+
+    def examined(self) -> str:
+        """Look at the database without changing it; a sentence about its tables.
+
+        What keeps a ledger from being in it is raised, as when it is opened.
+        """
+        revision = self._revision()
+        _refuse_newer(revision)
+        with self._reading() as connection:
+            self._database.check_rights(connection)
+        if revision is None:
+            return "It has no tables yet: the first process that opens it makes them."
+        if revision != HEAD:
+            return f"Its tables are at step {revision}: the next start brings them to {HEAD}."
+        with self._reading() as connection:
+            for table in metadata.sorted_tables:
+                connection.execute(sa.select(table).limit(0))
+        return "Its tables are up to date."
 
     def opened(self) -> Self:
         """Bring the tables up to date, or close what is open and raise."""
@@ -237,18 +267,26 @@ class Ledger:
 
     def _failed(self, error: BaseException, doing: str) -> Exception:
         failure = self._database.failed(error, doing)
+        if isinstance(failure, LedgerDamaged):
+            self.damage = failure.message
         if self.postgres is not None and not isinstance(failure, LedgerConflict):
             self._current = False  # its tables may have gone with it
         return failure
 
 
+def _refuse_newer(revision: str | None) -> None:
+    if revision is not None and revision > HEAD:
+        raise LedgerNewer(
+            f"The ledger was written by a newer Lightgate (its tables are at {revision}).",
+            hint="Upgrade, or name another data folder.",
+        )
+
+
 def _database(
-    url: sa.URL, busy_s: float, patience_s: float | None
+    url: str | Path, data_folder: Path | None, busy_s: float, patience_s: float | None
 ) -> LiteDatabase | PostgresDatabase:
-    kind = url.get_backend_name()
-    if kind == "sqlite":
-        return LiteDatabase(url, busy_s)
-    if kind in POSTGRES:
+    uri = postgres_uri(url)
+    if uri is not None:
         try:
             from lightgate.ledger.database.postgres import PATIENCE_S, PostgresDatabase
         except ImportError:
@@ -256,7 +294,11 @@ def _database(
                 "No driver for a PostgreSQL ledger is installed.",
                 hint="pip install 'lightgate[postgres]'",
             ) from None
-        return PostgresDatabase(url, busy_s, patience_s or PATIENCE_S)
+        return PostgresDatabase(uri, busy_s, patience_s or PATIENCE_S)
+    found = database_url(url, data_folder)
+    kind = found.get_backend_name()
+    if kind == "sqlite":
+        return LiteDatabase(found, busy_s)
     raise ConfigError(f"No driver for a {kind} ledger is installed.", hint=_KINDS)
 
 
