@@ -52,13 +52,15 @@ def keep(page: Page, name: str, height: int = 800) -> None:
 
 def take(page: Page, site: Site) -> None:
     """Open the pages one after the other."""
-    raced = ask(site)
     page.goto(f"{site.console}/?from=-14d&sort=-speed_total")
     page.locator("#rows tr").first.wait_for()
     keep(page, "board")
     page.goto(f"{site.console}/map?from=-14d")
     page.locator("svg.points circle").first.wait_for()
     keep(page, "map", 730)
+    raced = ask(site)
+    while not page.request.get(f"{site.console}/api/requests/{raced}").ok:
+        page.wait_for_timeout(200)  # until the ledger has it
     page.goto(f"{site.console}/requests?limit=4&open={raced}")
     page.locator(".waterfall").wait_for()
     keep(page, "waterfall", 900)

@@ -160,9 +160,11 @@ def test_keys_and_health_are_drawn(signed_in: Visit) -> None:
     page.locator("[name=state]").select_option("revoked")
     drawn(page)
     assert page.locator("#rows tr").count() <= 1
-    config = signed_in("/health-view?only=changed").locator("#config").inner_text()
+    config = signed_in("/health-view").locator("#config").inner_text()
     assert "flag --port" in config
     assert "default" not in config
+    every = signed_in("/health-view?only=all").locator("#config").inner_text()
+    assert "default" in every
 
 
 def test_recorded_texts_stay_texts(signed_in: Visit) -> None:

@@ -14,14 +14,14 @@ from browser.conftest import drawn, shot, was_seen, watch
 from browser.traffic import HOSTILE, KEYS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
     from browser.conftest import Site, Visit
 
 GROQ = "sim-groq/mixtral"
 TEXTS = {
     "model": "mixtral", "provider": "sim-groq", "target": GROQ, "key": KEYS[0], "tag": "search",
-    "min_n": "20", "ttft_min": "200",
+    "min_n": "20", "ttft_min": "200", "open": f"{2999:032x}",
 }  # fmt: skip
 NAMES = (
     "[...document.querySelectorAll('#rows tr')].map((row) => row.querySelector('a').textContent)"
@@ -183,6 +183,92 @@ def test_keys_walk_to_a_waterfall_and_back(visit: Visit) -> None:
     page.keyboard.press("Escape")
     page.locator("#one").wait_for(state="hidden")
     assert "open=" not in page.url
+
+
+def test_every_step_of_an_attempt_is_told(visit: Visit) -> None:
+    steps = visit(f"/requests?limit=5&open={2999:032x}").get_by_label("Steps of each attempt")
+    heads = steps.locator("th").all_inner_texts()
+    told = dict(zip(heads, steps.locator("tbody td").all_inner_texts(), strict=True))
+    assert (told["pool"], told["DNS"], told["TCP"], told["TLS"]) == ("0.50", "·", "2.00", "6.00")
+    assert told["to status line"] == "29"
+
+
+def test_a_step_back_leaves_the_list(visit: Visit, site: Site) -> None:
+    page = visit("/requests?from=-14d&limit=20")
+    page.locator("#rows tr").nth(1).click()
+    page.locator(".waterfall").wait_for()
+    opened = page.locator("#rows tr.chosen a").inner_text()
+    page.locator("#rows tr").nth(2).click()
+    page.wait_for_function(
+        "(before) => document.querySelector('#rows tr.chosen a')?.textContent !== before",
+        arg=opened,
+    )
+    ask_the_gateway(site, site.model)
+    page.go_back()
+    page.wait_for_function(
+        "(before) => document.querySelector('#rows tr.chosen a')?.textContent === before",
+        arg=opened,
+    )
+    drawn(page)
+    assert page.locator("#rows tr.chosen").count() == 1
+    page.locator("#filters [name=open]").fill("")
+    page.keyboard.press("Enter")
+    page.locator("#one").wait_for(state="hidden")
+
+
+def test_a_loser_of_a_race_is_no_failure(visit: Visit, site: Site) -> None:
+    body = {"model": "mistral-7b", "messages": [{"role": "user", "content": "Hello."}],
+            "max_tokens": 8, "stream": True}  # fmt: skip
+    address = urlsplit(site.gateway)
+    connection = http.client.HTTPConnection(address.netloc, timeout=60)
+    connection.request(
+        "POST", f"{address.path}/chat/completions", json.dumps(body),
+        {"content-type": "application/json", "x-lightgate-race": "3"},
+    )  # fmt: skip
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    page = visit("/requests?limit=5")
+    asked = f"{site.console}/api/requests/{answer.headers['x-lightgate-id']}"
+    page.wait_for_function(
+        "(asked) => fetch(asked).then((told) => told.ok)", arg=asked, polling=200
+    )
+    page = visit(f"/requests?limit=5&open={answer.headers['x-lightgate-id']}")
+    outcomes = page.get_by_label("Attempts").locator("td:nth-child(4)").all_inner_texts()
+    assert sorted(outcomes) == ["closed: another one was first"] * 2 + ["ok"]
+    assert page.locator(".waterfall .cross").count() == 2
+    assert page.locator(".waterfall .cross:not(.closed)").count() == 0
+
+
+def test_a_phone_shows_numbers_before_filters(visit: Visit) -> None:
+    page = visit("/?from=-14d&model=mixtral&least=1", width=390)
+    fold = page.locator("button.fold")
+    assert fold.inner_text() == "Filters, 1 set"
+    assert page.get_by_label("period").is_visible()
+    assert page.locator("#filters [name=model]").is_hidden()
+    assert page.locator("#rows tr").first.bounding_box()["y"] < 844  # type: ignore[index]
+    fold.click()
+    assert fold.get_attribute("aria-expanded") == "true"
+    assert page.locator("#filters [name=model]").is_visible()
+    assert visit("/keys", width=390).locator("button.fold").count() == 0
+
+
+def test_a_stream_that_is_refused_is_asked_for_again(visit: Visit, site: Site) -> None:
+    page = visit("/requests?limit=5")
+    refused: list[str] = []
+
+    def once(route: Route) -> None:
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.fulfill(status=204)
+
+    page.route("**/api/live?**", once)
+    page.get_by_label("period").select_option("-1h")
+    page.locator("#live.stale").wait_for()
+    page.locator("#live:not(.stale)").wait_for()
+    assert len(refused) == 1
 
 
 def test_a_view_is_saved_as_it_is(visit: Visit, tmp_path: Path) -> None:

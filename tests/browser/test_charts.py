@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from browser.conftest import drawn
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from browser.conftest import Site, Visit
 
 
@@ -27,6 +29,23 @@ def test_keys_read_a_chart_and_open_its_requests(visit: Visit, site: Site) -> No
     drawn(page)
 
 
+def test_a_young_ledger_fills_its_charts(visit: Visit) -> None:
+    """The demo alone asks this target: what it has is minutes old, and no week is drawn for it."""
+    fine = "a point is 5 minutes"
+    for _ in range(60):  # until it has enough requests for a point
+        page = visit("/time?target=sim-home-4060ti/phi-2")
+        if fine in page.locator("#state").inner_text():
+            break
+        page.wait_for_timeout(1000)
+        page.close()
+    else:
+        raise AssertionError("a young ledger has a week before it")
+    first = visit("/time?target=sim-home-4060ti/phi-2&from=-1h")
+    assert fine in first.locator("#state").inner_text()
+    whole = visit("/time?target=sim-groq/mixtral")
+    assert "a point is 6 hours" in whole.locator("#state").inner_text()
+
+
 def test_a_metric_a_scale_and_a_week(visit: Visit) -> None:
     page = visit("/time")
     page.get_by_label("show").select_option("e2e")
@@ -40,6 +59,21 @@ def test_a_metric_a_scale_and_a_week(visit: Visit) -> None:
     page.locator("#heat-metric").select_option("speed")
     drawn(page)
     assert "median in tok/s" in page.locator("#heat-state").inner_text()
+
+
+def test_a_map_is_saved_with_its_points(visit: Visit, tmp_path: Path) -> None:
+    page = visit("/map")
+    points = page.locator("svg.points .point").count()
+    assert points >= 2
+    with page.expect_download() as saved:
+        page.locator("#html").click()
+    saved.value.save_as(tmp_path / "map.html")
+    alone = page.context.new_page()
+    alone.goto((tmp_path / "map.html").as_uri())
+    assert alone.locator("svg.points .point").count() == points
+    assert all(one.bounding_box() for one in alone.locator("svg.points .point").all())
+    names = alone.locator("svg.points text.label").all_text_contents()
+    assert names == page.locator("svg.points text.label").all_text_contents()
 
 
 def test_sliders_ask_the_server(visit: Visit) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from browser.conftest import drawn, findings, shot, was_seen, watch
@@ -9,7 +13,7 @@ from console.work.test_runs import from_two_regions
 from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
     from browser.conftest import Site, Visit
 
@@ -50,6 +54,14 @@ def test_a_race_from_the_prompt_to_the_ledger(signed_in: Visit, site: Site) -> N
         (attempt,) = told["attempts"]
         ends.append(attempt["e2e_ms"])
     assert ends == sorted(ends)
+    with page.expect_download() as sheet:
+        page.locator("#csv").click()
+    lines = Path(sheet.value.path()).read_text("utf-8").splitlines()
+    assert [line.split(",")[:2] for line in lines[1:]] == [
+        [str(place), name] for place, name in enumerate(table, 1)
+    ]
+    for text in page.locator(".said").all():
+        assert text.evaluate("(one) => one.clientHeight % 21") == 0  # no line is cut in half
     assert findings(page) == []
     shot(page, "race-finished")
     page.get_by_role("button", name="¼ speed").click()
@@ -58,6 +70,19 @@ def test_a_race_from_the_prompt_to_the_ledger(signed_in: Visit, site: Site) -> N
     )
     page.locator("#rows a").first.click()
     page.wait_for_url("**/requests?open=*")
+
+
+def test_who_is_not_signed_in_is_told_how(site: Site, browser: Browser) -> None:
+    page = browser.new_page()  # its refused order is an error in the browser's own log
+    page.goto(f"{site.console}/race")
+    page.locator("#go:enabled").click()
+    page.locator("#empty:not([hidden])").wait_for()
+    assert "needs a sign-in" in page.locator("#state").inner_text()
+    line = page.locator("#empty pre").inner_text()
+    page.close()
+    words = [sys.executable, "-m", *shlex.split(line)]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, cwd="/").stdout
+    assert said.startswith(f"{site.console}/enter#")
 
 
 def test_a_race_that_is_stopped(signed_in: Visit) -> None:
@@ -75,6 +100,7 @@ def test_a_benchmark_is_started_followed_and_opened(signed_in: Visit) -> None:
     page = signed_in("/runs")
     page.get_by_role("button", name="Start a run").click()
     page.locator(".chip").first.wait_for()
+    assert page.locator("#new").is_hidden()  # one button that starts at a time
     page.get_by_label("in flight").fill("1,2")
     page.get_by_label("requests each").fill("8")
     page.get_by_label("prompt tokens").fill("32")

@@ -84,7 +84,8 @@ def _one(
     busy = 1 + 0.35 * max(0.0, math.sin((hour - 6) / 24 * 2 * math.pi))  # slower by day
     failed = draw.random() < speed.failing
     marks = Marks(5_000 * MS)
-    marks.send, marks.headers = 5_001 * MS, 5_030 * MS
+    marks.send = 5_000 * MS + MS * 3 // 10
+    marks.headers = marks.send + 29 * MS
     marks.tcp_ns, marks.tls_ns, marks.pool_wait_ns = 2 * MS, 6 * MS, MS // 2
     stamp = marks.send + int(speed.first_ms * busy * draw.lognormvariate(0, 0.25) * MS)
     tokens = 0
@@ -112,8 +113,8 @@ def _one(
         made, model_asked=model, plan=speed.target, key_id=draw.choice(KEYS), wall_ns=wall_ns,
         winner=None if failed else speed.target, tags=draw.choice(TAGS),
         outcome="ok" if not failed else first.outcome, status=502 if failed else 200,
-        first_in_ns=None if failed else marks.first, first_out_ns=marks.first,
-        last_in_ns=None if failed else marks.last, last_out_ns=None if failed else end + MS // 2,
+        sent_ns=marks.send, first_in_ns=None if failed else marks.first, first_out_ns=marks.first,
+        last_in_ns=None if failed else marks.last, last_out_ns=None if failed else end + MS // 10,
         closed_ns=end + MS, tokens_in=asked,
         tokens_out=tokens, cost_nano=0 if failed else speed.nano_usd,
     )  # fmt: skip

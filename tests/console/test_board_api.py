@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 
 from ledger.notes import T0, attempt_note, marks, settled
 from lightgate.console.api.board import SHOWN
+from lightgate.console.api.figures import Figure
 from lightgate.console.api.memory import AnswerMemory
 from lightgate.console.api.openapi import openapi
 from lightgate.console.api.question import BadQuestion, Period, read_question
@@ -22,6 +24,7 @@ from lightgate.console.api.requests import Cursor, RequestSearch, read_cursor
 from lightgate.console.api.sheet import inert
 from lightgate.console.api.sums import first_second, spans
 from lightgate.console.api.ticks import Ticks
+from lightgate.console.api.uses import places
 from lightgate.console.app import ORDERS
 from lightgate.console.site.endpoints import ENDPOINTS
 from lightgate.ledger.store.hourly import note_hourly_prices
@@ -126,8 +129,18 @@ async def test_a_use_ranks_and_says_why(
     assert first["why"].startswith("the answer's first word, p95: 1")
     assert (second["rank"], second["fits"]) == (None, None)
     assert second["why"] == "the answer's first word, p95: too few samples (10, 72 needed)"
+    assert "the speed, slow 5 %, at least 25 tok/s" in told["ranked"]
     for use in ("coding", "agent", "batch"):
         assert json.loads((await get(f"/api/board?use={use}")).text)["rows"][0]["rank"] == 1
+
+
+def test_what_does_not_fit_is_said_in_whole_numbers() -> None:
+    slow = SimpleNamespace(e2e_p95=Figure(5490.0, 5400.0, 5600.0, 80), cost_1k=None)
+    (place,) = places([slow], "agent")
+    assert (place.fits, place.why) == (
+        False,
+        "the whole answer, p95: 5,490 ms, wanted at most 5,000 ms",
+    )
 
 
 async def test_self_hosted_providers_share_their_hours(

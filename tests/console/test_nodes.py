@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
-from lightgate.console import nodes
+from lightgate.console import nodes, serve
 from lightgate.gateway.process.worker import LOOK_S
 from lightgate.gateway.served.snapshot import Snapshot, put_snapshot, read_snapshot
 from lightgate.ledger.failed import LedgerAway
@@ -70,3 +72,33 @@ async def test_a_key_of_one_node_is_known_and_revoked_at_another(
         following.cancel()
     revoked = {key.id for key in read_snapshot(tmp_path).keys if key.revoked}
     assert revoked == {second.id}
+
+
+async def test_prices_that_cannot_be_noted_are_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hourly, tries, noted = {"lab": Decimal(2)}, [], asyncio.Event()
+
+    def note(_ledger: object, prices: dict[str, Decimal], _now_s: int) -> None:
+        tries.append(prices)
+        if len(tries) <= 3:
+            raise LedgerAway("The server is away." if len(tries) < 3 else "It is full.")
+        loop.call_soon_threadsafe(noted.set)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(serve, "note_hourly_prices", note)
+    monkeypatch.setattr(serve, "LOOK_S", 0.0)
+    names = SimpleNamespace(look=lambda: None, hourly=hourly)
+    console = SimpleNamespace(
+        workers=SimpleNamespace(look=lambda: None), totals=SimpleNamespace(names=names), ledger=None
+    )
+    looking = asyncio.ensure_future(serve._look(cast("Any", console), cast("Any", _LEADS)))
+    await asyncio.wait_for(noted.wait(), 20)
+    looking.cancel()
+    assert [record.message for record in caplog.records] == [
+        "Prices by the hour are noted later: The server is away.",
+        "Prices by the hour are noted later: It is full.",
+    ]
+
+
+_LEADS = SimpleNamespace(last=True)

@@ -8,11 +8,17 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import psutil
 import pytest
 
+from lightgate.config.load import parse_config
+from lightgate.console.serve import remake_ledger
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV
-from lightgate.ledger.locate import LEDGER_ENV
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
+from lightgate.ledger.locate import LEDGER_ENV, LedgerPlace
+from lightgate.ledger.store.keys import KeyTerms, new_key, read_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,3 +164,24 @@ async def test_a_ledger_that_is_none_is_refused_without_its_password(tmp_path: P
     code, said = await refusal(await begin(tmp_path, **{LEDGER_ENV: "mysql://me:CANARY@x/y"}))
     assert code not in {0, None}
     assert "CANARY" not in said
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_ledger_is_made_anew_with_the_keys_of_a_snapshot_that_comes_back(
+    tmp_path: Path, comes: bool
+) -> None:
+    """Where the folder was deleted, a worker writes the snapshot again in a moment."""
+    record = new_key(KeyTerms(name="kept"))[1]
+    made = msgspec.structs.replace(make_snapshot(parse_config(""), (), {}), keys=(record,))
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if comes and len(pauses) == 3:
+            put_snapshot(tmp_path, made)
+
+    place = LedgerPlace("sqlite", tmp_path)
+    remake_ledger(place, pause)
+    assert len(pauses) == (3 if comes else 30)
+    with place.open() as ledger, ledger.reading() as connection:
+        assert read_keys(connection) == ((record,) if comes else ())

@@ -87,7 +87,7 @@ METERS: Final = (
     Meter("lightgate_ship_failures_total", "counter", (),
           "Passes over the journals that failed and are tried again."),
     Meter("lightgate_ledger_lost_total", "counter", (),
-          "How often the ledger's file was deleted or replaced under the running gateway."),
+          "How often the ledger's file was deleted, replaced or damaged while in use."),
     Meter("lightgate_ship_lag_seconds", "gauge", (),
           "Time since the last whole pass over the journals."),
     Meter("lightgate_journal_waiting_bytes", "gauge", (),

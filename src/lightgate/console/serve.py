@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,11 +48,14 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from lightgate.ledger.journal.notes import Settled
+    from lightgate.ledger.store.keys import KeyRecord
     from lightgate.ledger.store.store import Ledger
 
 LOOK_S: Final = 10.0
 CLOSE_S: Final = 3
 PATIENCE_S: Final = 10.0  # for one statement of a ledger's server; less than the time of an end
+SNAPSHOT_LOOK_S: Final = 0.1
+SNAPSHOT_LOOKS: Final = 31  # 3 s: a worker looks for its snapshot twice a second
 _log = logging.getLogger(__name__)
 
 
@@ -131,7 +135,7 @@ async def _serve(
     work = WorkDesk(ledger, own, SYSTEM)
     console = ConsoleContext(
         ledger, ship_loop, totals, workers, traces, options.data,
-        notice=lambda: retention.doubt, work=work,
+        notice=lambda: " ".join(filter(None, (retention.doubt, ship_loop.aside))), work=work,
     )  # fmt: skip
     app = build_app(console, ConsoleAccess(options.host, secret))
     server = _Server(
@@ -176,15 +180,23 @@ def _say_ready(sock: socket.socket) -> None:
     gc.freeze()
 
 
-def remake_ledger(place: LedgerPlace) -> None:
-    """Make a ledger that is gone anew, with the keys of the snapshot in force."""
+def remake_ledger(place: LedgerPlace, pause: Callable[[float], object] = time.sleep) -> None:
+    """Make a ledger that is gone anew, with the keys of the snapshot in force.
+
+    Where the whole folder was deleted, a worker writes the snapshot again within a second.
+    """
+    kept: tuple[KeyRecord, ...] = ()
+    for left in reversed(range(SNAPSHOT_LOOKS)):
+        try:
+            kept = read_snapshot(place.data).keys
+            break
+        except SnapshotFailed:
+            if left:
+                pause(SNAPSHOT_LOOK_S)
     place.prepare()()
-    try:
-        kept = read_snapshot(place.data).keys
-    except SnapshotFailed:
-        return
-    with place.open() as ledger, ledger.writing() as connection:
-        restore_keys(connection, kept)
+    if kept:
+        with place.open() as ledger, ledger.writing() as connection:
+            restore_keys(connection, kept)
 
 
 async def _beat() -> None:
@@ -200,6 +212,7 @@ async def _look(console: ConsoleContext, leader: NodeLeader) -> None:
     So the last gauges of a worker that has ended are read too.
     """
     noted: dict[str, Decimal] | None = None
+    said = ""
     while True:
         await asyncio.to_thread(console.workers.look)
         names = console.totals.names
@@ -208,9 +221,11 @@ async def _look(console: ConsoleContext, leader: NodeLeader) -> None:
             now_s = SYSTEM.wall_ns() // 1_000_000_000
             try:
                 await asyncio.to_thread(note_hourly_prices, console.ledger, names.hourly, now_s)
-                noted = names.hourly
+                noted, said = names.hourly, ""
             except LightgateError as error:
-                _log.warning("Prices by the hour are noted later: %s", error.message)
+                if error.message != said:  # once, for as long as a server is away
+                    said = error.message
+                    _log.warning("Prices by the hour are noted later: %s", said)
         await asyncio.sleep(LOOK_S)
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import LightgateError
+from lightgate.ledger.failed import LedgerDamaged
 from lightgate.ledger.journal.ship import Shipped, Shipper
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 SHIP_S: Final = 0.5
 PRUNE_S: Final = 3600.0
 FAILING_PAUSE_S: Final = 5.0
+CHECK_S: Final = 60.0  # between two checks of a ledger's file for damage
+CHECK_SHARE: Final = 20  # a check that takes long is followed by a pause of so many times that
+DAMAGED_AGAIN_S: Final = 600.0  # a file that is damaged sooner than that is no accident: it stays
 JOURNALS: Final = "journal"
 _log = logging.getLogger(__name__)
 
@@ -36,6 +41,7 @@ class ShipLoop:
     Of several processes with one ledger only the one that `leads` prunes.
     `remake` makes the tables of a ledger that has to be made anew, and what no journal has.
     `taken` gets every exchange once it is in the ledger.
+    A file that was deleted, replaced or damaged is made anew and filled from the journals.
     `totals` is all that was shipped, `shipped_ns` when the last whole pass ended (monotonic).
     """
 
@@ -62,18 +68,32 @@ class ShipLoop:
         self.failures = 0
         self.problem = ""  # why the last pass failed, in a sentence
         self.lost = 0  # how often the ledger's file was gone
+        self.aside = ""  # that a damaged file was put aside, in a sentence
+        self._aside_ns: int | None = None
         self.shipped_ns: int | None = None
 
     async def run(self) -> None:
         """Work until `stop`; a pass that failed is logged and tried again."""
         loop = asyncio.get_running_loop()
+        checking = asyncio.ensure_future(self._check())
         try:
             while not self._stop.is_set():
                 worked = await loop.run_in_executor(self._thread, self.work)
                 await self.stopped(SHIP_S if worked else FAILING_PAUSE_S)
             await loop.run_in_executor(self._thread, self.work)
         finally:
+            self._stop.set()
+            await checking
             self._thread.shutdown()
+
+    async def _check(self) -> None:
+        """Check the ledger's file for damage now and then, on a thread of its own, until `stop`."""
+        pause_s = CHECK_S
+        while not await self.stopped(pause_s):
+            began_ns = self._clock.now_ns()
+            await asyncio.to_thread(self._ledger.check_file, self._stop.is_set)
+            took_s = (self._clock.now_ns() - began_ns) / 1e9
+            pause_s = max(CHECK_S, CHECK_SHARE * took_s)
 
     def stop(self) -> None:
         """End the run after a last pass."""
@@ -92,6 +112,8 @@ class ShipLoop:
         try:
             if self._ledger.moved():
                 self._make_anew()
+            elif self._ledger.damage:
+                self._put_aside()
             done = self.shipper.drain()
             self.totals += done
             if done.orphans:
@@ -123,6 +145,24 @@ class ShipLoop:
             " now, or a new one, is used and filled from the journals that are still kept."
         )
         self._ledger.leave_moved()
+        self._remake()
+        self._ledger.reopen()
+
+    def _put_aside(self) -> None:
+        """Put a damaged file aside under another name, and make and refill a new one."""
+        why, now_ns = self._ledger.damage, self._clock.now_ns()
+        since_ns = None if self._aside_ns is None else now_ns - self._aside_ns
+        if since_ns is not None and since_ns < DAMAGED_AGAIN_S * 1e9:
+            raise LedgerDamaged(f"The ledger's file is damaged once more: {why}. Check the disk.")
+        self.lost += 1
+        self._aside_ns = now_ns
+        stamp = datetime.fromtimestamp(self._clock.wall_ns() // 10**9, UTC)
+        aside = self._ledger.put_aside(f"{stamp:%Y%m%dT%H%M%SZ}")
+        name = "another name" if aside is None else aside.name
+        self.aside = f"The ledger's file was damaged and is kept as {name}; a new one is used."
+        _log.error(
+            "%s Its journals fill it as far as they are kept. SQLite says: %s", self.aside, why
+        )
         self._remake()
         self._ledger.reopen()
 

@@ -79,7 +79,9 @@ async def test_a_link_gives_a_cookie_that_scripts_and_sites_do_not_get(
     console: ConsoleContext,
 ) -> None:
     browser = Browser(console)
-    assert json.loads((await browser("GET", "/api/session")).text)["signed_in"] is False
+    before = json.loads((await browser("GET", "/api/session")).text)
+    assert before["signed_in"] is False
+    assert before["line"] == f"lightgate console link --data {console.data}"
     answer = await browser.sign_in()
     assert answer.status == 200
     flags = answer.headers["set-cookie"].lower().split("; ")[1:]

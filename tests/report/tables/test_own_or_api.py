@@ -5,7 +5,7 @@ from decimal import Decimal
 import msgspec
 
 from lightgate.ledger.runs.run import BreakEven, Run
-from lightgate.report.tables.own_or_api import OwnRow, own_notes, own_rows
+from lightgate.report.tables.own_or_api import OwnRow, folded_rows, own_notes, own_rows
 from lightgate.report.tables.text import plain
 
 HALF = BreakEven(
@@ -37,6 +37,24 @@ def test_one_row_for_each_api_with_a_cost() -> None:
         OwnRow("own/m at c=32", "groq/m", "$0.002", "$0.004", "50 % of its use", "7.14 million"),
         OwnRow("own/m at c=32", "xai/n *", "$0.002", "$0.004", "never", "·"),
     ]
+
+
+def test_apis_that_a_machine_never_undercuts_are_one_row_in_a_terminal() -> None:
+    costs = [("a/m", "0.001"), ("b/m", "0.0000001"), ("c/n", "0.0004")]
+    never = [
+        msgspec.structs.replace(NEVER, api=api, api_per_1k=Decimal(cost)) for api, cost in costs
+    ]
+    other = msgspec.structs.replace(NEVER, hosted="second/m")
+    half, folded, second = folded_rows(run(HALF, *never, UNKNOWN, other))
+    assert half == own_rows(run(HALF))[0]
+    assert folded == OwnRow(
+        "own/m at c=32", "3 others *", "$0.002", "$0.0000001 to $0.001",
+        "never at this load: busy all day, it still costs 2.0 to 20,000 times as much", "·",
+    )  # fmt: skip
+    assert second.cheaper_from == "never"  # a single row stays what it is
+    assert folded_rows(run(*never))[0].api == "all 3 *"
+    assert len(folded_rows(run(*never[:2]))) == 2
+    assert len(own_rows(run(HALF, *never))) == 4  # pages and programs have every pair
 
 
 def test_who_is_left_out_and_which_models_differ_is_said_once() -> None:

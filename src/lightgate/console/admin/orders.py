@@ -6,6 +6,7 @@ shows the code of its link as `authorization: Link CODE`: no body is read of str
 
 from __future__ import annotations
 
+import shlex
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -101,12 +102,13 @@ class ShownKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks; `needed`: even reading needs a sign-in here."""
+    """Who asks; `needed`: even reading needs a sign-in here; `line`: what prints a link for one."""
 
     signed_in: bool
     via: str | None
     who: str | None
     needed: bool
+    line: str
 
 
 class SessionsEnded(msgspec.Struct, frozen=True):
@@ -146,6 +148,8 @@ class AdminDesk:
     ) -> None:
         self.ledger = ledger
         self.keys = KeyDesk(ledger, data, clock)
+        # With the folder, since whoever reads it may be in another one.
+        self.link_line = shlex.join(["lightgate", "console", "link", "--data", str(data.resolve())])
         self.sign_ins = sign_ins
         self.guesses = guesses
         self.access = access
@@ -183,8 +187,9 @@ async def _begin_session(desk: AdminDesk, request: Request) -> Response:
     author = Author("session", f"session {session.id}, link by {session.by}", address)
     await run_in_threadpool(desk.note, author, ChangeNote("session.begin", session.id, session.by))
     facts = SessionFacts(
-        signed_in=True, via="session", who=author.who, needed=bool(desk.access.secret)
-    )
+        signed_in=True, via="session", who=author.who, needed=bool(desk.access.secret),
+        line=desk.link_line,
+    )  # fmt: skip
     response = _json(facts)
     _set_cookie(request, response, cookie)
     return response
@@ -198,6 +203,7 @@ async def _tell_session(desk: AdminDesk, request: Request) -> Response:
             via=None if author is None else author.via,
             who=None if author is None else author.who,
             needed=bool(desk.access.secret),
+            line=desk.link_line,
         )
     )
 

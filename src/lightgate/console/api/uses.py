@@ -28,6 +28,14 @@ _FIGURES: Final = {
 }  # fmt: skip
 
 
+_WORDS: Final = {
+    "ttfa_ms": "the answer's first word",
+    "ttft_ms": "the first token",
+    "speed_tps": "the speed",
+    "e2e_ms": "the whole answer",
+}
+
+
 class Use(NamedTuple):
     """A use of models: the figure that decides, and how it is called."""
 
@@ -80,10 +88,10 @@ def sentence(use_name: str) -> str:
     if use is None:
         return ""
     demands = PRESETS[use.profile].demands
-    wanted = " and ".join(_asked(demand) for demand in demands)
+    wanted = "; ".join(_asked(demand) for demand in demands)
     best = "most" if use.larger else "least"
     first = f"Ranked for {use_name}: {use.words}, the {best} first; equal ones by cost."
-    return f"{first} Targets that keep {wanted} come first." if wanted else first
+    return f"{first} Those that meet what it needs come first: {wanted}." if wanted else first
 
 
 def _value(row: Any, use: Use) -> float | None:
@@ -111,10 +119,11 @@ def _problem(row: Any, demand: Demand) -> str:
     figure: Figure = getattr(row, _FIGURES[demand.metric, demand.q])
     if figure.v is None:
         needed = smallest_n(demand.q)
-        return f"{demand}: too few samples ({figure.n}, {needed} needed)"
+        return f"{_name(demand)}: too few samples ({figure.n}, {needed} needed)"
     missed = figure.v < demand.limit if demand.is_rate else figure.v > demand.limit
     unit = "tok/s" if demand.is_rate else "ms"
-    return f"{demand} is {figure.v:,.3g} {unit}, {demand.wanted}" if missed else ""
+    said = f"{_name(demand)}: {_plain(figure.v)} {unit}"
+    return f"{said}, wanted {_bound(demand)}" if missed else ""
 
 
 def _why(value: float | None, problems: list[str], use: Use, row: Any) -> str:
@@ -129,9 +138,19 @@ def _why(value: float | None, problems: list[str], use: Use, row: Any) -> str:
 
 
 def _asked(demand: Demand) -> str:
+    return f"{_name(demand)}, {_bound(demand)}"
+
+
+def _name(demand: Demand) -> str:
+    """The figure of a demand, in the words of the page."""
+    slow = demand.is_rate and demand.q < 0.5
+    return f"{_WORDS[demand.metric]}, {'slow 5 %' if slow else f'p{demand.q * 100:g}'}"
+
+
+def _bound(demand: Demand) -> str:
     if demand.is_rate:
-        return f"{demand} at or above {demand.limit:.3g} tok/s"
-    return f"{demand} at or below {demand.limit:g} ms"
+        return f"at least {_plain(demand.limit)} tok/s"
+    return f"at most {_plain(demand.limit)} ms"
 
 
 def _plain(value: float) -> str:

@@ -90,9 +90,12 @@ class HedgeBill(msgspec.Struct, frozen=True, kw_only=True):
 class _Facts:
     """What rows are made of: the first tokens of every target and its dollars per output token."""
 
-    def __init__(self, lives: dict[str, Lives], per_token: Mapping[str, Decimal | None]) -> None:
+    def __init__(
+        self, lives: dict[str, Lives], per_token: Mapping[str, Decimal | None], own: set[str]
+    ) -> None:
         self.lives = lives
         self.per_token = per_token
+        self.own = own  # self-hosted providers: one more answer costs nothing
 
     def row(self, by: BillBy, name: str, fired: Sequence[Fired], *, rounds: int) -> HedgeRow:
         """Add the requests of one group up."""
@@ -124,9 +127,11 @@ class _Facts:
         total = Decimal(0)
         for one in won:
             usual, tokens = self.per_token.get(one.target), one.winner.tokens_out
-            if usual is None or tokens is None or one.winner.cost_nano is None:
+            free = one.winner.target.partition("/")[0] in self.own
+            paid = 0 if free else one.winner.cost_nano
+            if usual is None or tokens is None or paid is None:
                 return None
-            total += one.winner.cost_nano * NANO - tokens * usual
+            total += paid * NANO - tokens * usual
         return total
 
 
@@ -152,6 +157,7 @@ def hedge_bill(
     facts = _Facts(
         {name: _lives(sums.get(name), closed[name]) for name in {one.target for one in fired}},
         {name: _per_token(one, own) for name, one in sums.items()},
+        own,
     )
     since, until = question.period.texts()
     by_day = _groups(fired, lambda one: rfc3339(one.wall_ns // _NS_PER_S)[:10])

@@ -253,7 +253,7 @@ def _chosen(
     asked = question.text("bucket")
     if asked != "auto":
         if seconds > BUCKETS[asked] * MOST_POINTS:
-            raise BadQuestion(f"That are more than {MOST_POINTS:,} points: ask for wider buckets.")
+            raise BadQuestion(f"That is more than {MOST_POINTS:,} points: ask for wider buckets.")
         return BUCKETS[asked], _buckets(connection, question, BUCKETS[asked], shown)
     fitting = [width for width in BUCKETS.values() if seconds <= width * 600] or [DAY_S]
     tried: list[tuple[int, dict[str, list[_Bucket]]]] = []

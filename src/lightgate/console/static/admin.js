@@ -2,6 +2,7 @@
 
 import { byId, element } from "./draw.js";
 import { ask } from "./state.js";
+import { signInHelp } from "./work.js";
 
 /** An order that was not carried out; `field` names what was not understood. */
 export class Refused extends Error {
@@ -44,16 +45,7 @@ export async function signedIn(what) {
     return true;
   }
   byId("state").textContent = `${what} can be seen and changed after a sign-in.`;
-  const line = "lightgate console link";
-  const copy = button("Copy", async () => {
-    await navigator.clipboard.writeText(line);
-    copy.textContent = "Copied";
-  });
-  box.replaceChildren(
-    element("p", "", "Run this on the machine of the gateway, and open the link that it prints. The link signs one browser in, once, within 10 minutes:"),
-    element("pre", "", line),
-    copy,
-  );
+  box.replaceChildren(...signInHelp(told.line));
   return false;
 }
 

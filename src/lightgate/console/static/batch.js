@@ -1,9 +1,9 @@
 // Batches of the gateway with their progress.
 
-import { NONE, byId, cell, element, number, whole } from "./draw.js";
+import { NONE, byId, cell, copyLine, element, number, whole } from "./draw.js";
 import { offerCsv } from "./shell.js";
 import { apiQuery, ask, bindFilters } from "./state.js";
-import { copyLine, heads, labelled } from "./work.js";
+import { heads, labelled } from "./work.js";
 
 const COLUMNS = [["created UTC", "name time"], ["batch", "name"], ["key", "left"], ["model", "left"], ["progress", "left"], ["done", ""], ["of", ""], ["failed", ""], ["lines/s", ""], ["ends UTC", ""], ["tok in", ""], ["tok out", ""], ["state", "left"]];
 const LOOK_MS = 2000;

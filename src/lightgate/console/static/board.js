@@ -1,6 +1,6 @@
 // The speed board: one call fills it, one stream keeps its numbers fresh, and its order stays put.
 
-import { NONE, ago, byId, cell, element, gradeMark, interval, money, number, percent, settle, spark, usd, whole } from "./draw.js";
+import { NONE, ago, byId, card, cell, dollars, element, gradeMark, interval, money, number, percent, settle, spark, usd, whole } from "./draw.js";
 import { drawGrades } from "./grades.js";
 import { hasPage, offerCsv, onKey } from "./shell.js";
 import { Live, apiQuery, ask, bindFilters, emptyState, setParameter } from "./state.js";
@@ -13,14 +13,14 @@ const COLUMNS = [
   { name: "target", text: "target", title: "Provider and model", kind: "name", lower: true },
   { name: "n", text: "n", title: "Attempts at this target in the period, failovers and losers of races too" },
   { name: "ok", text: "ok %", title: "Share that ended well, of those that the gateway did not end itself" },
-  { name: "ttft_p50", text: "TTFT p50 ms", title: "Time to the first token, median", lower: true },
-  { name: "ttft_p95", text: "TTFT p95 ms", title: "Time to the first token: 95 of 100 were faster", lower: true },
-  { name: "speed_p50", text: "speed p50 tok/s", title: "Tokens per second while decoding, median" },
-  { name: "speed_p05", text: "slow 5 % tok/s", title: "Tokens per second while decoding: 95 of 100 were faster" },
-  { name: "speed_total", text: "total p50 tok/s", title: "Tokens per second over the whole request, median: what the grade is of" },
+  { name: "ttft_p50", text: "TTFT p50", unit: "ms", title: "Time to the first token, median", lower: true },
+  { name: "ttft_p95", text: "TTFT p95", unit: "ms", title: "Time to the first token: 95 of 100 were faster", lower: true },
+  { name: "speed_p50", text: "speed p50", unit: "tok/s", title: "Tokens per second while decoding, median" },
+  { name: "speed_p05", text: "slow 5 %", unit: "tok/s", title: "Tokens per second while decoding: 95 of 100 were faster" },
+  { name: "speed_total", text: "total p50", unit: "tok/s", title: "Tokens per second over the whole request, median: what the grade is of" },
   { name: "", text: "grade", title: "1 is fastest: from 100, 70, 50, 30 tok/s in total; two where the interval cannot decide" },
-  { name: "cost_1k", text: "$ per 1k req", title: "Dollars per 1,000 requests of this traffic; of a self-hosted provider its hours, idle ones too", lower: true },
-  { name: "", text: "24 h", title: "First token, median by hour", kind: "picture" },
+  { name: "cost_1k", text: "cost", unit: "$ per 1k req", title: "Dollars per 1,000 requests of this traffic; of a self-hosted provider its hours, idle ones too", lower: true },
+  { name: "", text: "TTFT", unit: "24 h", title: "First token, median by hour, over the last 24 hours", kind: "picture" },
   { name: "", text: "last error", title: "The newest failure in the period", kind: "error" },
 ];
 /** @type {Map<string, HTMLTableRowElement>} */
@@ -99,14 +99,12 @@ function fill(row, board, best, heading) {
 
 /** @param {any} totals */
 function cards(totals) {
-  const card = (/** @type {string} */ title, /** @type {string} */ value, /** @type {string} */ unit) =>
-    element("div", "card", element("p", "soft", title), element("p", "big", value, element("span", "unit", value === NONE ? "" : unit)));
   settle(byId("totals"), [
-    card("attempts", whole(totals.n), ""),
+    card("attempts", whole(totals.n)),
     card("ended well", percent(totals.ok.v), " %"),
-    card("tokens out", whole(totals.tokens_out), ""),
+    card("tokens out", whole(totals.tokens_out)),
     card("overhead p50", number(totals.overhead_p50.v), " ms"),
-    card("cost", money(totals.cost_usd, 2), " $"),
+    card("cost", dollars(totals.cost_usd)),
   ]);
 }
 

@@ -48,12 +48,12 @@ export function tickText(value) {
   return value.toLocaleString("en", { maximumSignificantDigits: 2, maximumFractionDigits: 6 });
 }
 
-const DAY_MS = 86_400_000;
-const TIME_STEPS = [3_600_000, 3 * 3_600_000, 6 * 3_600_000, 12 * 3_600_000, DAY_MS, 2 * DAY_MS, 7 * DAY_MS, 14 * DAY_MS, 28 * DAY_MS];
+export const DAY_MS = 86_400_000;
+const TIME_STEPS = [300_000, 900_000, 3_600_000, 3 * 3_600_000, 6 * 3_600_000, 12 * 3_600_000, DAY_MS, 2 * DAY_MS, 7 * DAY_MS, 14 * DAY_MS, 28 * DAY_MS];
 
 /** Instants of an axis of time in UTC, with their words. @param {number} from @param {number} to @param {number} wanted */
-export function timeTicks(from, to, wanted) {
-  const step = TIME_STEPS.find((one) => (to - from) / one <= wanted) ?? TIME_STEPS[TIME_STEPS.length - 1];
+export function timeTicks(from, to, wanted, least = 0) {
+  const step = TIME_STEPS.find((one) => one >= least && (to - from) / one <= wanted) ?? TIME_STEPS[TIME_STEPS.length - 1];
   const found = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push({ at, text: timeText(at, step) });
   return found;

@@ -35,7 +35,7 @@ export function number(value) {
 
 /** @param {number|null} value */
 export function whole(value) {
-  return value === null ? NONE : Math.round(value).toLocaleString("en");
+  return value === null || value === undefined ? NONE : Math.round(value).toLocaleString("en");
 }
 
 /** A share in percent; what is not all of it never rounds to 100. @param {number|null} share */
@@ -55,8 +55,31 @@ export function money(dollars, digits) {
 
 /** Dollars in a sentence. @param {string|number|null} amount @param {number} digits */
 export function usd(amount, digits) {
+  if (Number(amount) < 0) return `−${usd(-Number(amount), digits)}`;
   const text = money(amount, digits);
   return text.startsWith("<") ? `<$${text.slice(1)}` : text === NONE ? NONE : `$${text}`;
+}
+
+/** Dollars that stand alone: cents, or two digits that tell of less. @param {string|number|null} amount */
+export function dollars(amount) {
+  const size = Math.abs(Number(amount ?? 0));
+  return usd(amount, size >= 0.1 || size === 0 ? 2 : Math.min(9, 1 - Math.floor(Math.log10(size))));
+}
+
+/** A figure on a card. @param {string} title @param {string} value @param {string} [unit] */
+export function card(title, value, unit = "") {
+  return element("div", "card", element("p", "soft", title), element("p", "big", value, element("span", "unit", value === NONE ? "" : unit)));
+}
+
+/** A command that can be copied. @param {string} line */
+export function copyLine(line) {
+  const copy = /** @type {HTMLButtonElement} */ (element("button", "", "Copy"));
+  copy.type = "button";
+  copy.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(line);
+    copy.textContent = "Copied";
+  });
+  return element("div", "command", element("pre", "", line), copy);
 }
 
 /** A sentence in which what stands between backticks is set as code. @param {string} text */

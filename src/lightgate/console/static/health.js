@@ -6,6 +6,7 @@ import { offerCsv } from "./shell.js";
 import { ask, bindFilters } from "./state.js";
 
 const LOOK_MS = 5000;
+const BREAKERS = /** @type {Record<string, string>} */ ({ closed: "closed: requests go there", open: "open: no request goes there", half_open: "half open: a few requests try it", held: "held: the provider asked to wait" });
 const PAGE = 20; // changes at a time
 const USUAL = /** @type {Record<string, any>} */ ({ budget_period: "total", max_fanout: 2 }); // of a new key
 /** @type {any[]} */
@@ -44,13 +45,13 @@ function lag(share) {
 function draw(told) {
   const state = byId("state");
   state.className = told.well ? "soft" : "stale";
-  state.textContent = told.well ? `All is well. Version ${told.version}, up since ${clock(told.started)} UTC.` : "Something is to be looked at:";
+  state.textContent = told.well ? `All is well. Version ${told.version}, up since ${clock(told.started)} UTC.` : "This needs a look:";
   byId("problems").replaceChildren(...told.problems.map((/** @type {string} */ one) => element("li", "", one)));
   const inFlight = told.workers.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.in_flight, 0);
   const lags = told.workers.map((/** @type {any} */ one) => one.lag_p99_ms).filter((/** @type {any} */ one) => one !== null);
   byId("cards").replaceChildren(
     card("in flight", whole(inFlight), "requests", "requests of clients that are being answered now"),
-    card("lag of the loop", lags.length ? number(Math.max(...lags)) : NONE, "ms, 99 of 100", "99 of 100 beats of the slowest worker's loop were no later, since it started"),
+    card("lag of the loop", lags.length ? number(Math.max(...lags)) : NONE, " ms p99", "99 of 100 beats of the slowest worker's loop were no later, since it started"),
     card("lag of the journals", told.journal.lag_s === null ? NONE : number(told.journal.lag_s), "s", "since all that workers had written was in the ledger"),
     card("not in the ledger yet", size(told.journal.waiting_bytes), "", "notes of workers that wait"),
     card("ledger", size(told.ledger.bytes), told.ledger.free_bytes === null ? "" : `${size(told.ledger.free_bytes)} free`, "the file of the ledger, and the room on its disk"),
@@ -64,9 +65,9 @@ function draw(told) {
     ]), "Workers",
   ));
   byId("targets").replaceChildren(told.targets.length ? table(
-    [["target", "left"], ["breaker", "left"], ["workers that hold it", ""], ["in flight", ""]],
+    [["target", "left"], ["breaker", "left"], ["workers where it is open", ""], ["in flight", ""]],
     told.targets.map((/** @type {any} */ one) => [
-      cell(one.target, "left"), element("td", "left", element("span", one.breaker === "closed" ? "" : "state-word bad", one.breaker === "closed" ? "closed: requests go there" : one.breaker.replace("_", " "))),
+      cell(one.target, "left"), element("td", "left", element("span", one.breaker === "closed" ? "" : "state-word bad", BREAKERS[one.breaker] ?? one.breaker)),
       cell(whole(one.workers_open)), cell(whole(one.in_flight)),
     ]), "Targets",
   ) : element("p", "soft", "No target was asked yet."));
@@ -93,7 +94,7 @@ async function look() {
 
 async function config() {
   const only = new URLSearchParams(location.search).get("only") ?? "";
-  const query = only ? `only=${encodeURIComponent(only)}` : "";
+  const query = only === "all" ? "" : "only=changed";
   /** @type {HTMLAnchorElement} */ (byId("config-csv")).href = `/api/config.csv?${query}`;
   try {
     const told = await ask("/api/config", query);
@@ -132,7 +133,7 @@ async function audit() {
     next = told.next;
     byId("older").hidden = !next;
     byId("audit").replaceChildren(changes.length ? table(
-      [["when (UTC)", "left"], ["what", "left"], ["of", "left"], ["change", "left"], ["who", "left"], ["from", "left"]],
+      [["when UTC", "left"], ["action", "left"], ["of", "left"], ["change", "left"], ["who", "left"], ["from", "left"]],
       changes.map((one) => [cell(one.at.slice(0, 19).replace("T", " "), "left"), cell(one.action, "left"), cell(one.name, "wide"), cell(differs(one), "wide change"), cell(one.who, "wide"), cell(one.address || "command line", "wide")]), "Changes",
     ) : element("p", "soft", "Nothing was changed yet."));
   } catch (error) {

@@ -1,7 +1,7 @@
 // Cost against speed: the map with its edge, a machine of one's own against APIs, the bill of second attempts.
 
-import { leaveOut, linear, logarithmic, offerNames, onWidth, path, tell, tickText, timeTicks, upAxis } from "./chart.js";
-import { NONE, byId, cell, element, interval, money, number, percent, svg, usd, whole } from "./draw.js";
+import { DAY_MS, leaveOut, linear, logarithmic, offerNames, onWidth, path, tell, tickText, timeTicks, upAxis } from "./chart.js";
+import { NONE, byId, card, cell, dollars, element, interval, money, number, percent, svg, usd, whole } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
 import { apiQuery, ask, bindFilters, emptyState } from "./state.js";
 
@@ -66,8 +66,20 @@ function picture(place, map, known) {
   const order = [...known].sort((a, b) => Number(b.place === "edge") - Number(a.place === "edge"));
   const spots = order.map((row) => /** @type {[number, number]} */ ([x.at(Number(row.cost_1k)), y.at(Number(row.y.v))]));
   const taken = spots.map(([left, up]) => ({ x: left - 6, y: up + 4, w: 12 })); // no label covers a point
-  order.forEach((row, at) => made.append(pointMark(row, map, spots[at], y, [PLOT.left, right], taken)));
+  order.forEach((row, at) => {
+    if (at === edge.length) taken.push(...along(steps)); // names of the edge lie on it, others beside it
+    made.append(pointMark(row, map, spots[at], y, [PLOT.left, right], taken));
+  });
   place.replaceChildren(made);
+}
+
+/** What a line of steps covers, as places of labels. @param {number[][]} steps */
+function along(steps) {
+  return steps.slice(1).flatMap(([left, up], at) => {
+    const [before, under] = steps[at];
+    const rows = Math.max(1, Math.ceil(Math.abs(up - under) / 10));
+    return Array.from({ length: rows + 1 }, (_, row) => ({ x: Math.min(before, left) - 2, y: under + ((up - under) * row) / rows + 4, w: Math.abs(left - before) + 4 }));
+  });
 }
 
 /** @param {MapPoint} row @param {any} map @param {[number, number]} at @param {import("./chart.js").Scale} y @param {[number, number]} sides @param {{x: number, y: number, w: number}[]} taken */
@@ -277,12 +289,11 @@ async function drawBill() {
     ? `From ${told.since.slice(0, 16).replace("T", " ")} UTC on: ${whole(total.hedges)} hedges and ${whole(total.races)} races; a second attempt won ${whole(total.won)} times (${percent(total.won / fired)} %).`
     : "No request of this period had a second attempt beside the first. A model of the configuration is hedged by hedge = \"auto\" where it has several targets, and raced by race = 2.");
   if (!fired) return;
-  const card = (/** @type {string} */ title, /** @type {string} */ value, /** @type {string} */ unit) => element("div", "card", element("p", "soft", title), element("p", "big", value, element("span", "unit", value === NONE ? "" : unit)));
   byId("bill-cards").replaceChildren(
-    card("second attempts", whole(fired), ""), card("won", whole(total.won), ` of ${whole(fired)}`),
+    card("requests with a second", whole(fired)), card("won", whole(total.won), ` of ${whole(fired)}`),
     card("seconds bought", number(total.seconds.v), " s"),
-    card("paid for losers", money(total.losers_usd, 2), " $"), card("premium of winners", signed(total.premium_usd), " $"),
-    card("a second costs", signed(total.usd_per_s, 4), " $"));
+    card("paid for losers", dollars(total.losers_usd)), card("premium of winners", dollars(total.premium_usd)),
+    card("a second costs", dollars(total.usd_per_s)));
   days = told.days;
   billDays(days);
   byId("bill-rows").replaceChildren(...told.rows.map((/** @type {any} */ row) => element("tr", "",
@@ -294,10 +305,10 @@ async function drawBill() {
     cell(signed(row.usd_per_s, 4), "", row.usd_per_s !== null && row.usd_per_s < 0 ? "the winners were cheaper by more than the losers cost" : ""))));
 }
 
-/** Dollars that may be below zero. @param {string|number|null} dollars @param {number} [digits] */
-function signed(dollars, digits = 2) {
-  if (dollars === null) return NONE;
-  return Number(dollars) < 0 ? `−${money(-Number(dollars), digits)}` : money(dollars, digits);
+/** Dollars that may be below zero. @param {string|number|null} amount @param {number} digits */
+function signed(amount, digits) {
+  if (amount === null) return NONE;
+  return Number(amount) < 0 ? `−${money(-Number(amount), digits)}` : money(amount, digits);
 }
 
 /** Seconds bought and dollars paid by day, as bars above each other. @param {any[]} days */
@@ -313,11 +324,11 @@ function billDays(days) {
     const y = linear(Math.max(...days.map(value), 1e-9) * 1.08, [height - 22, 8], 2);
     const made = svg("svg", { width, height, class: "days", role: "img", "aria-label": `${words} by day` });
     made.append(...upAxis(y, [left, right]));
-    for (const tick of timeTicks(from, to - 1, Math.max(2, Math.floor((right - left) / 80)))) made.append(svg("text", { x: x(tick.at + 43_200_000), y: height - 4, class: "tick middle" }, tick.text));
+    for (const tick of timeTicks(from, to - 1, Math.max(2, Math.floor((right - left) / 80)), DAY_MS)) made.append(svg("text", { x: x(tick.at + 43_200_000), y: height - 4, class: "tick middle" }, tick.text));
     for (const day of days) {
       const at = Date.parse(day.name);
       const wide = Math.max(x(at + 86_400_000) - x(at) - 2, 1);
-      const bar = svg("rect", { x: x(at) + 1, width: Math.min(wide, 40), y: y.at(value(day)), height: Math.max(height - 22 - y.at(value(day)), 0), class: name });
+      const bar = svg("rect", { x: x(at) + 1 + Math.max(wide - 40, 0) / 2, width: Math.min(wide, 40), y: y.at(value(day)), height: Math.max(height - 22 - y.at(value(day)), 0), class: name });
       bar.append(svg("title", {}, `${day.name}: ${number(value(day))} ${unit}, ${whole(day.won)} of ${whole(day.races + day.hedges)} won`));
       made.append(bar);
     }

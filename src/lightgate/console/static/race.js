@@ -1,11 +1,12 @@
 // The race track: one prompt, several targets, every token at the instant the server stamped it with.
 
 import { NONE, byId, cell, element, money, number, usd, whole } from "./draw.js";
-import { onKey } from "./shell.js";
+import { offerRows, onKey } from "./shell.js";
 import { ask } from "./state.js";
 import { choices, heads, labelled, send } from "./work.js";
 
 const COLOURS = ["--s1", "--s2", "--s3", "--s4"];
+const SHEET = ["finish_place", "name", "target", "outcome", "error", "first_place", "ttft_ms", "speed_tps", "speed_total_tps", "e2e_ms", "tokens_out", "cost_usd", "request_id"];
 const COLUMNS = [["finish", ""], ["lane", "name"], ["answered by", "name"], ["outcome", "left"], ["first", ""], ["TTFT ms", ""], ["tok/s", ""], ["total tok/s", ""], ["whole ms", ""], ["tok out", ""], ["$", ""], ["request", "left"]];
 const PLACES = ["", "1st", "2nd", "3rd"];
 const BYTES_PER_TOKEN = 2; // the upper end that the server takes, too
@@ -59,8 +60,10 @@ function estimate() {
   const digits = dollars < 0.1 ? 4 : 2;
   const most = (Math.ceil(dollars * 10 ** digits) / 10 ** digits).toFixed(digits); // never below the bill
   agree.querySelector("span")?.replaceChildren(`up to $${most} is fine`);
-  const said = chosen.size ? `At most $${most} for ${chosen.size} ${chosen.size === 1 ? "lane" : "lanes"}` : "Choose a lane";
-  byId("estimate").textContent = `${said}${unknown.length ? `; the price of ${unknown.join(", ")} is not known` : ""}.`;
+  const said = `At most $${most} for ${chosen.size} ${chosen.size === 1 ? "lane" : "lanes"}`;
+  const open = `the price of ${unknown.join(", ")} is not known`;
+  const words = !chosen.size ? "Choose a lane" : !unknown.length ? said : unknown.length === chosen.size ? `T${open.slice(1)}` : `${said}; ${open}`;
+  byId("estimate").textContent = `${words}.`;
   /** @type {HTMLButtonElement} */ (byId("go")).disabled = !chosen.size || chosen.size > terms.most_lanes || (dear && !field("agreed").checked) || running !== null;
 }
 
@@ -139,7 +142,7 @@ function tell(lane, t) {
   lane.place.textContent = good ? place(lane.result ? lane.result.finish_place : rank) : "✕";
   lane.course.classList.toggle("first", good && (lane.result ? lane.result.finish_place : rank) === 1);
   lane.course.classList.toggle("lost", !good);
-  lane.now.textContent = good ? `${seconds(finish(lane))} s` : lane.end.outcome.replaceAll("_", " ");
+  lane.now.textContent = good ? `${seconds(finish(lane))} s` : lane.end.outcome;
   lane.now.title = lane.end.error ?? "";
 }
 
@@ -181,6 +184,7 @@ function drawCourse(lane, t, span) {
   const style = getComputedStyle(document.documentElement);
   const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
   const x = (/** @type {number} */ at) => (at / span) * (width - 8);
+  const cross = (/** @type {number} */ at) => Math.max(x(at), 5); // whole, also at the very start
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, height);
   pen.fillStyle = colour("--line");
@@ -200,10 +204,10 @@ function drawCourse(lane, t, span) {
     pen.strokeStyle = colour("--bad");
     pen.lineWidth = 2;
     pen.beginPath();
-    pen.moveTo(x(until) - 4, height / 2 - 4);
-    pen.lineTo(x(until) + 4, height / 2 + 4);
-    pen.moveTo(x(until) + 4, height / 2 - 4);
-    pen.lineTo(x(until) - 4, height / 2 + 4);
+    pen.moveTo(cross(until) - 4, height / 2 - 4);
+    pen.lineTo(cross(until) + 4, height / 2 + 4);
+    pen.moveTo(cross(until) + 4, height / 2 - 4);
+    pen.lineTo(cross(until) - 4, height / 2 + 4);
     pen.stroke();
   }
 }
@@ -238,6 +242,7 @@ function take(frame) {
   if (frame.lanes) {
     lanes = frame.lanes.map(makeLane);
     byId("track").hidden = false;
+    byId("track").scrollIntoView({ block: "nearest" });
   }
   for (const event of frame.events ?? []) {
     const lane = lanes[event.lane];
@@ -286,6 +291,7 @@ function result(frame) {
     );
   }));
   byId("result").hidden = !ranked.length;
+  offerRows([SHEET, ...ranked.map((one) => SHEET.map((name) => one[name]))]);
   byId("replays").hidden = false;
   const winner = ranked.find((one) => one.finish_place === 1);
   const spent = ranked.reduce((sum, one) => sum + Number(one.cost_usd ?? 0) + Number(one.loser_cost_usd ?? 0), 0);
@@ -299,7 +305,7 @@ function clear() {
   over = false;
   clock = { t: 0, at: performance.now(), speed: 0, limit: Infinity };
   for (const id of ["courses", "answers", "rows"]) byId(id).replaceChildren();
-  for (const id of ["result", "replays"]) byId(id).hidden = true;
+  for (const id of ["result", "replays", "csv"]) byId(id).hidden = true;
   byId("start").textContent = "";
 }
 

@@ -13,6 +13,7 @@ const COLUMNS = [
 ];
 /** @type {any} */
 let page = null;
+let listed = ""; // the query of the list that is shown
 
 byId("heads").replaceChildren(...COLUMNS.map(([text, kind]) => {
   const head = /** @type {HTMLTableCellElement} */ (element("th", kind, text));
@@ -76,10 +77,11 @@ function draw() {
 async function open() {
   const id = new URLSearchParams(location.search).get("open");
   const box = byId("one");
+  /** @type {HTMLInputElement} */ (document.querySelector("#filters [name=open]")).value = id ?? "";
   if (!id) box.hidden = true;
   for (const row of byId("rows").children) row.className = "";
   if (!id) return;
-  const at = page ? page.rows.findIndex((/** @type {any} */ row) => row.id === id) : -1;
+  const at = page ? page.rows.findIndex((/** @type {any} */ row) => row.id === id || row.request_id === id) : -1;
   if (at >= 0) byId("rows").children[at].className = "chosen";
   try {
     const told = await ask(`/api/requests/${encodeURIComponent(id)}`, "");
@@ -111,8 +113,15 @@ const live = new Live(
   },
 );
 
+/** What is asked for may be the same list and another request of it: the list stays then. */
+function changed() {
+  if (page && apiQuery(["open"]) === listed) open();
+  else refresh();
+}
+
 async function refresh() {
   const query = apiQuery(["open"]);
+  listed = query;
   offerCsv(`/api/requests.csv?${apiQuery(["open", "before", "limit"])}`, "newest 100,000");
   byId("newer").hidden = true;
   try {
@@ -151,5 +160,5 @@ onKey("[", "older requests", () => page?.next && byId("older").click());
 onKey("]", "the newest requests", () => new URLSearchParams(location.search).has("before") && byId("newest").click());
 onKey("p", "pause, and go on", () => byId("pause").click());
 walkRows(byId("rows"));
-bindFilters(refresh);
+bindFilters(changed);
 refresh();

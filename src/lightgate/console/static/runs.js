@@ -1,15 +1,16 @@
 // Benchmark runs: the list, one with its curves, two compared, and one that is started and followed here.
 
-import { NONE, byId, cell, element, interval, money, number, percent, svg, whole, words } from "./draw.js";
+import { NONE, byId, cell, copyLine, element, interval, money, number, percent, svg, whole, words } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
 import { ask, setParameter } from "./state.js";
 import { walkRows } from "./table.js";
-import { choices, copyLine, heads, labelled, tell } from "./work.js";
+import { choices, heads, labelled, tell } from "./work.js";
 
 const COLOURS = ["s1", "s2", "s3", "s4"];
 const COLUMNS = [["", "left"], ["started UTC", "name time"], ["targets", "name"], ["loads", "left"], ["requests", ""], ["failed", ""], ["TTFT p50 ms", ""], ["TTFT p95 ms", ""], ["tok/s p50", ""], ["verdict", "left"], ["by", "left"], ["state", "left"]];
-const WIDTH = 560;
-const HEIGHT = 200;
+const WIDTH = 440; // about the width of its place, so that its words have their size
+const HEIGHT = 180;
+const FIGURES = /** @type {Record<string, string>} */ ({ ttft_ms: "first token ms", ttfa_ms: "first word ms", speed_tps: "speed tok/s", e2e_ms: "whole answer ms", cost_1k: "$ per 1k req", failed: "failed" });
 
 const form = /** @type {HTMLFormElement} */ (byId("order"));
 const field = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
@@ -94,14 +95,14 @@ async function showList() {
   byId("heads").replaceChildren(...heads(COLUMNS).children);
   byId("rows").replaceChildren(...runs.rows.map(line));
   byId("table").hidden = !runs.rows.length;
-  byId("empty").hidden = runs.rows.length > 0;
+  byId("empty").hidden = runs.rows.length > 0 || following !== null;
   if (!runs.rows.length) byId("empty").replaceChildren(element("p", "", "No run yet. Start one here, or on a command line; runs in this folder appear on this page:"), copyLine(runs.try_line));
   drawSchedules(schedules);
   tellPicked();
   offerCsv("/api/runs.csv");
   const under = runs.rows.filter((/** @type {any} */ row) => row.state === "running");
   byId("state").className = "soft";
-  byId("state").textContent = runs.rows.length ? `${runs.rows.length === 1 ? "One run" : `${whole(runs.rows.length)} runs`}${runs.more ? ", the newest" : ""}. Figures are of the fastest target at the lightest load.` : "";
+  byId("state").textContent = runs.rows.length ? `${runs.rows.length === 1 ? "One run" : `${whole(runs.rows.length)} runs`}${runs.more ? ", the newest" : ""}. Figures are of the fastest target at the lightest load.${runs.rows.length > 1 ? " Mark two to compare them." : ""}` : "";
   if (under.length) follow(under[0].id);
 }
 
@@ -212,14 +213,25 @@ function cellTable(cells) {
   return region;
 }
 
+/** A figure's name as the other pages write it. @param {string} name */
+function figureWords(name) {
+  const [first, ...rest] = name.split(" ");
+  return [FIGURES[first] ?? first, ...rest].join(" ");
+}
+
+/** @param {string} id */
+function runLink(id) {
+  return Object.assign(document.createElement("a"), { href: `?open=${encodeURIComponent(id)}`, textContent: id });
+}
+
 /** @param {any} told */
 function drawComparison(told) {
   const back = Object.assign(document.createElement("a"), { href: "/runs", textContent: "All runs" });
   const shown = (/** @type {any} */ one, /** @type {number|null} */ value) => (value === null ? NONE : one.in_points ? `${percent(value)} %` : number(value));
-  const by = (/** @type {any} */ one, /** @type {number|null} */ value) => (value === null ? NONE : one.in_points ? `${(value * 100).toFixed(1)} pt` : `× ${value.toFixed(2)}`);
+  const by = (/** @type {any} */ one, /** @type {number|null} */ value) => (value === null ? NONE : one.in_points ? `${(value * 100).toFixed(1).replace("-", "−")} pt` : `× ${value.toFixed(2)}`);
   const rows = told.changes.map((/** @type {any} */ one) => element(
     "tr", "",
-    cell(one.target, "name", one.target), labelled("load", cell(one.load, "left")), cell(one.figure, "left"), labelled("n", cell(`${whole(one.n_old)}, ${whole(one.n_new)}`, "minor")),
+    cell(one.target, "name", one.target), labelled("load", cell(one.load, "left")), cell(figureWords(one.figure), "left"), labelled("n", cell(`${whole(one.n_old)}, ${whole(one.n_new)}`, "minor")),
     labelled("before", cell(shown(one, one.old))), labelled("now", cell(shown(one, one.new))), labelled("worse by", cell(by(one, one.worse))),
     labelled("95 % interval", cell(one.low === null ? NONE : `${by(one, one.low)} to ${by(one, one.high)}`, "minor")), cell(one.verdict === "tie" ? "no difference shown" : one.verdict, one.verdict === "regression" ? "left worse" : one.verdict === "better" ? "left best" : "left"),
   ));
@@ -229,7 +241,8 @@ function drawComparison(told) {
   region.setAttribute("role", "region");
   region.setAttribute("aria-label", "Comparison");
   byId("one").replaceChildren(
-    element("div", "bar", element("h2", "", `${told.old} against ${told.new}`), element("p", "tools", back)),
+    element("div", "bar", element("h2", "", "What changed between two runs"), element("p", "tools", back)),
+    element("p", "soft", "Before: ", runLink(told.old), ". Now: ", runLink(told.new), "."),
     ...told.warnings.map((/** @type {string} */ text) => element("p", "stale", text)),
     ...(told.differs.length ? [element("p", "soft", `The settings differ. ${told.differs.join("; ")}.`)] : []),
     region,
@@ -347,19 +360,25 @@ function offer() {
   const dear = dollars > Number(told.ask_above_usd);
   byId("agree").hidden = !dear;
   byId("agree").querySelector("span")?.replaceChildren(`up to $${dollars.toFixed(2)} is fine`);
-  byId("estimate").textContent = `${whole(told.requests)} requests that count. ${told.said}`;
+  byId("estimate").textContent = `${whole(told.requests)} requests are measured. ${told.said}`;
   byId("line").textContent = told.line;
   /** @type {HTMLButtonElement} */ (byId("go")).disabled = dear && !field("agreed").checked;
 }
 
+/** @param {boolean} open */
+function showForm(open) {
+  form.hidden = !open;
+  byId("new").hidden = open;
+}
+
 async function openForm() {
-  form.hidden = !form.hidden;
+  showForm(form.hidden);
   if (form.hidden || terms) return;
   terms = await ask("/api/race", "");
   if (terms.problem) {
     byId("state").className = "stale";
     byId("state").textContent = terms.problem;
-    form.hidden = true;
+    showForm(false);
     terms = null;
     return;
   }
@@ -377,7 +396,8 @@ form.addEventListener("submit", async (event) => {
       targets: [...picker.chosen], concurrency: numbers(), requests: Number(field("requests").value), prompt_tokens: Number(field("prompt_tokens").value), max_tokens: Number(field("max_tokens").value),
       ...(field("agreed").checked ? { agreed_usd: (Number(told.est_usd) + 0.01).toFixed(2) } : {}),
     });
-    form.hidden = true;
+    showForm(false);
+    byId("empty").hidden = true;
     byId("state").className = "soft";
     byId("state").textContent = "The run has begun.";
     follow(started.id);
@@ -388,7 +408,7 @@ form.addEventListener("submit", async (event) => {
 });
 form.addEventListener("input", (event) => (/** @type {HTMLInputElement} */ (event.target).name === "agreed" ? offer() : estimate()));
 byId("new").addEventListener("click", openForm);
-byId("cancel").addEventListener("click", () => { form.hidden = true; });
+byId("cancel").addEventListener("click", () => showForm(false));
 byId("compare").addEventListener("click", () => {
   const [b, a] = [...picked].sort().reverse();
   history.pushState(null, "", `?${new URLSearchParams({ a, b })}`);

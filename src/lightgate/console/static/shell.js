@@ -1,7 +1,7 @@
 // What every page has: the menu of a phone, its keys with their list, and its exports.
 
 import { byId, element } from "./draw.js";
-import { exportHtml, exportPng } from "./snapshot.js";
+import { exportHtml, exportPng, fileName, sheet } from "./snapshot.js";
 
 /** @type {Map<string, {words: string, act: () => void}>} */
 const keys = new Map();
@@ -13,12 +13,20 @@ export function onKey(key, words, act) {
   keys.set(key, { words, act });
 }
 
-/** Offer the rows of the page as CSV. @param {string} address @param {string} [limit] what is left out, where something is */
-export function offerCsv(address, limit = "") {
+/** Offer the rows of the page as CSV. @param {string} address @param {string} [limit] what is left out, where something is @param {string} [file] its name, where the page itself made it */
+export function offerCsv(address, limit = "", file = "") {
   const link = /** @type {HTMLAnchorElement} */ (byId("csv"));
+  if (file) link.download = file;
   link.textContent = limit ? `CSV (${limit})` : "CSV";
   link.href = address;
   link.hidden = false;
+}
+
+/** Offer rows that only this page has as CSV. @param {(string|number|null|undefined)[][]} rows */
+export function offerRows(rows) {
+  const link = /** @type {HTMLAnchorElement} */ (byId("csv"));
+  if (link.href.startsWith("blob:")) URL.revokeObjectURL(link.href);
+  offerCsv(URL.createObjectURL(new Blob([sheet(rows)], { type: "text/csv" })), "", fileName("csv"));
 }
 
 /** Whether the console has a page. @param {string} path */

@@ -18,8 +18,8 @@ async function frozen() {
   });
   for (const one of copy.querySelectorAll("[hidden], script, link, noscript, dialog, datalist, .filters, .tools, form")) one.remove();
   for (const link of copy.querySelectorAll("a, button")) {
-    const plain = document.createElement("span");
-    plain.className = link.className;
+    const plain = link instanceof SVGElement ? document.createElementNS(link.namespaceURI ?? "", "g") : document.createElement("span"); // a span would end the picture
+    plain.setAttribute("class", link.getAttribute("class") ?? "");
     plain.append(...link.childNodes);
     link.replaceWith(plain);
   }
@@ -46,8 +46,18 @@ function filters() {
   });
 }
 
+/** Rows as CSV; a text that a spreadsheet would take for a formula has an apostrophe before it. @param {(string|number|null|undefined)[][]} rows */
+export function sheet(rows) {
+  const cell = (/** @type {string|number|null|undefined} */ value) => {
+    const text = String(value ?? "");
+    const inert = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    return /[",\n\r]/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;
+  };
+  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+}
+
 /** @param {string} kind */
-function fileName(kind) {
+export function fileName(kind) {
   const page = location.pathname.replaceAll("/", "-").replace(/^-+/, "") || "board";
   return `lightgate-${page}-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.${kind}`;
 }

@@ -1,7 +1,10 @@
 // The address is the state: every filter is in it, and a page that is opened by it shows the same.
 
-import { byId, element } from "./draw.js";
+import { byId, copyLine, element } from "./draw.js";
 import { onKey } from "./shell.js";
+
+const AGAIN_MS = 5000; // after an answer that is no stream
+const FOLDED = 3; // fields, above which a phone shows the first things only
 
 /** The query without the parameters that only this page reads. @param {string[]} own */
 export function apiQuery(own) {
@@ -38,19 +41,45 @@ export function bindFilters(changed) {
       }
     }
   };
+  const unfold = foldFilters(form, fields);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("change", (event) => {
     const field = /** @type {HTMLInputElement} */ (event.target);
     setParameter(field.name, field.type === "checkbox" && !field.checked ? "" : field.value.trim());
     setParameter("before", "");
+    unfold.tell();
     changed();
   });
   addEventListener("popstate", () => {
     fill();
+    unfold.tell();
     changed();
   });
   fill();
-  onKey("/", "to the filters", () => fields[0].focus());
+  unfold.tell();
+  onKey("/", "to the filters", () => {
+    unfold.open();
+    fields[0].focus();
+  });
+}
+
+/** Put a button before many filters, with which a phone shows them; it says how many are set. @param {HTMLFormElement} form @param {(HTMLInputElement|HTMLSelectElement)[]} fields */
+function foldFilters(form, fields) {
+  const button = /** @type {HTMLButtonElement} */ (element("button", "fold"));
+  button.type = "button";
+  button.setAttribute("aria-controls", form.id);
+  const open = (/** @type {boolean} */ now) => button.setAttribute("aria-expanded", String(now));
+  open(false);
+  button.addEventListener("click", () => open(button.getAttribute("aria-expanded") !== "true"));
+  if (new Set(fields.map((field) => field.name)).size > FOLDED) form.before(button);
+  return {
+    open: () => open(true),
+    tell: () => {
+      const asked = new URLSearchParams(location.search);
+      const set = new Set(fields.map((field) => field.name).filter((name) => asked.get(name) && name !== "use" && name !== "from")).size;
+      button.textContent = set ? `Filters, ${set} set` : "Filters";
+    },
+  };
 }
 
 /** @param {string} path @param {string} query */
@@ -83,7 +112,11 @@ export class Live {
       this.told(true);
       this.take(JSON.parse(event.data));
     };
-    source.onerror = () => this.told(false);
+    source.onerror = () => {
+      this.told(false);
+      if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+      setTimeout(() => this.source === source && this.restart(), AGAIN_MS);
+    };
   }
 
   /** @param {boolean} paused */
@@ -105,15 +138,7 @@ export function emptyState(filtered, line, what) {
   } else {
     const how = line ? "Send a request, and it appears here:" : "No gateway runs on this folder.";
     parts.push(element("p", "", `No ${what} in this period. ${how}`));
-    if (line) {
-      const copy = /** @type {HTMLButtonElement} */ (element("button", "", "Copy"));
-      copy.type = "button";
-      copy.addEventListener("click", async () => {
-        await navigator.clipboard.writeText(line);
-        copy.textContent = "Copied";
-      });
-      parts.push(element("pre", "", line), copy);
-    }
+    if (line) parts.push(copyLine(line));
   }
   box.replaceChildren(...parts);
 }

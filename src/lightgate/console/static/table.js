@@ -3,7 +3,7 @@
 import { element } from "./draw.js";
 import { onKey } from "./shell.js";
 
-/** @typedef {{name: string, text: string, title?: string, kind?: string, lower?: boolean}} Column `name` is empty where a column does not sort; `lower`: its first click puts the least first. */
+/** @typedef {{name: string, text: string, unit?: string, title?: string, kind?: string, lower?: boolean}} Column `name` is empty where a column does not sort; `lower`: its first click puts the least first; `unit` has a line of its own. */
 
 /** Fill a row of heads. @param {HTMLElement} row @param {Column[]} columns @param {string} now the column that sorts, with - before it for the largest first @param {(sort: string) => void} choose */
 export function sortHeads(row, columns, now, choose) {
@@ -11,12 +11,13 @@ export function sortHeads(row, columns, now, choose) {
     const head = /** @type {HTMLTableCellElement} */ (element("th", column.kind ?? ""));
     head.scope = "col";
     if (column.title) head.title = column.title;
+    const words = column.unit ? [column.text, " ", document.createElement("br"), column.unit] : [column.text];
     if (!column.name) {
-      head.append(column.text);
+      head.append(...words);
       return head;
     }
     const on = now.replace("-", "") === column.name;
-    const button = /** @type {HTMLButtonElement} */ (element("button", on ? "sort on" : "sort", column.text));
+    const button = /** @type {HTMLButtonElement} */ (element("button", on ? "sort on" : "sort", ...words));
     button.type = "button";
     if (on) head.setAttribute("aria-sort", now.startsWith("-") ? "descending" : "ascending");
     button.addEventListener("click", () => {

@@ -11,6 +11,8 @@ import { apiQuery, ask, bindFilters, emptyState } from "./state.js";
 /** @typedef {{target: string, points: Point[]}} Row */
 /** @typedef {{metric: string, since: string, until: string, bucket_s: number, rows: Row[], marks: Mark[], runs: RunPoint[], left_out: number, ignored: string[], try_line: string}} Series */
 
+/** @type {[string, number][]} */
+const SHORT = [["-1h", 3600], ["-6h", 6 * 3600], ["-24h", 24 * 3600]];
 /** @type {Record<string, [string, string, boolean]>} words, unit, whether more is better */
 const METRICS = {
   ttft: ["First token", "ms", false],
@@ -322,14 +324,28 @@ function compact(value) {
   return value >= 10 ? String(Math.round(value)) : value.toFixed(1);
 }
 
+/** The shortest period that holds all there is, where seven days would show points at their end only. @param {any} series */
+function period(series) {
+  const first = Math.min(...series.rows.map((/** @type {any} */ row) => Date.parse(row.points[0]?.t ?? "")).filter(Number.isFinite));
+  if (!Number.isFinite(first)) return "";
+  const age_s = (Date.parse(series.as_of) - first) / 1000 - series.bucket_s / 2; // it began within its bucket
+  return SHORT.find(([, seconds]) => age_s <= seconds)?.[0] ?? "";
+}
+
 async function refresh() {
   const query = new URLSearchParams(apiQuery(["scale", "tz"]));
   const metrics = query.get("metric") ? [String(query.get("metric"))] : ["ttft", "speed"];
   query.delete("metric");
-  const asks = metrics.map((metric) => new URLSearchParams([...query, ["metric", metric]]).toString());
-  offerCsv(`/api/series.csv?${asks[0]}`);
+  const asks = () => metrics.map((metric) => new URLSearchParams([...query, ["metric", metric]]).toString());
+  const answers = () => Promise.all(asks().map((one) => ask("/api/series", one)));
   try {
-    const all = await Promise.all(asks.map((one) => ask("/api/series", one)));
+    let all = await answers();
+    const fitting = query.has("from") || query.has("to") ? "" : period(all[0]);
+    if (fitting) {
+      query.set("from", fitting);
+      all = await answers();
+    }
+    offerCsv(`/api/series.csv?${asks()[0]}`);
     draw(all);
     await week(all[0]);
   } catch (error) {

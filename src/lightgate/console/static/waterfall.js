@@ -4,7 +4,7 @@ import { NONE, element, money, number, step, svg, usd, whole } from "./draw.js";
 
 const WIDTH = 1000;
 const LANE = 32;
-const TOP = 24;
+const TOP = 8;
 const STALL_MS = 100;
 const STALL_TIMES = 8; // of the usual gap
 
@@ -55,7 +55,18 @@ function drawLane(lane, y, picture, x) {
       picture.appendChild(svg("line", { x1: x(t[name]).toFixed(1), x2: x(t[name]).toFixed(1), y1: y + 2, y2: y + 22, class: `flag ${name}` }, svg("title", {}, `${words} at ${ms(t[name])}`)));
     }
   }
-  if (lane.outcome !== "ok" && end !== null) picture.appendChild(svg("path", { d: `M${x(end) - 4} ${y + 8}l8 8m0 -8l-8 8`, class: "cross" }, svg("title", {}, `${lane.outcome} at ${ms(end)}`)));
+  if (lane.outcome !== "ok" && end !== null) picture.appendChild(svg("path", { d: `M${x(end) - 4} ${y + 8}l8 8m0 -8l-8 8`, class: closed(lane) ? "cross closed" : "cross" }, svg("title", {}, `${ending(lane)} at ${ms(end)}`)));
+}
+
+/** Whether the gateway closed an attempt because another one was first, which is no failure. @param {any} lane */
+function closed(lane) {
+  return lane.outcome === "cancelled" && lane.won === false;
+}
+
+/** How an attempt ended, in words. @param {any} lane */
+function ending(lane) {
+  if (closed(lane)) return "closed: another one was first";
+  return lane.error ? `${lane.outcome}: ${lane.error}` : lane.outcome;
 }
 
 /** @param {any} told @param {HTMLElement} close */
@@ -70,7 +81,7 @@ export function waterfall(told, close) {
   const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, height, class: "waterfall", preserveAspectRatio: "none", role: "img" }, svg("title", {}, "The request over time"));
   const axis = element("div", "axis");
   for (let t = 0; t <= end; t += step(end)) {
-    picture.append(svg("line", { x1: x(t), x2: x(t), y1: TOP - 6, y2: height, class: "grid" }));
+    picture.append(svg("line", { x1: x(t), x2: x(t), y1: 0, y2: height, class: "grid" }));
     const mark = element("span", "", t === 0 ? "0 ms" : number(t));
     mark.style.left = `${(100 * x(t)) / WIDTH}%`;
     axis.append(mark);
@@ -92,10 +103,10 @@ export function waterfall(told, close) {
     "dl", "facts",
     fact("outcome", exchange.outcome),
     fact("answered by", exchange.winner ?? NONE),
-    fact("TTFT", `${number(exchange.ttft_ms)} ms`),
-    fact("whole", `${number(exchange.e2e_ms)} ms`),
-    fact("overhead", `${number(exchange.overhead_ms)} ms`),
-    fact("tokens in, out", `${exchange.tokens_in ?? NONE}, ${exchange.tokens_out ?? NONE}`),
+    fact("TTFT", timed(exchange.ttft_ms)),
+    fact("whole", timed(exchange.e2e_ms)),
+    fact("overhead", timed(exchange.overhead_ms)),
+    fact("tokens in → out", `${whole(exchange.tokens_in)} → ${whole(exchange.tokens_out)}`),
     fact("cost", exchange.cost_usd === null ? NONE : `${usd(exchange.cost_usd, 6)}`),
     fact("policy", exchange.policy),
   );
@@ -105,36 +116,62 @@ export function waterfall(told, close) {
     facts,
     element("div", "fall", element("div", "spacer"), axis, labels, picture),
     legend(ticked),
-    ticked ? "" : element("p", "soft", "Single ticks are kept for the newest requests only."),
+    ticked ? "" : element("p", "soft", exchange.streamed ? "Single ticks are kept for the newest requests only." : "The client asked for no stream: the answer came in one piece."),
     lanes(attempts),
+    steps(g, attempts),
     why(told),
-    element("p", "soft", `Request ${exchange.request_id}`),
+    element("p", "soft", `Request id ${exchange.request_id}${exchange.id === exchange.request_id ? "" : `, in the ledger ${exchange.id}`}.`),
   );
 }
 
 /** @param {boolean} ticked */
 function legend(ticked) {
   const one = (/** @type {string} */ kind, /** @type {string} */ text) => element("span", "", element("i", kind), text);
-  return element("p", "legend soft", one("connect", "waits and connects"), one("wait", "waits for the first token"), one("tokens", ticked ? "a read with tokens" : "tokens of the winner"), one("lost", "tokens of a loser"), one("handed", "handed to the client"));
+  return element("p", "legend soft", one("connect", "waits and connects"), one("wait", "waits for the first token"), one("tokens", ticked ? "a read with tokens" : "tokens of the winner"), one("lost", "tokens of a loser"), one("handed", "handed to the client"), one("stalled", "a stall"));
+}
+
+/** @param {number|null} value */
+const timed = (value) => (value === null ? NONE : `${number(value)} ms`);
+
+/** A table in which some columns are words. @param {string[]} heads @param {string[][]} rows @param {Record<number, string>} kinds @param {string} name */
+function table(heads, rows, kinds, name) {
+  const head = element("tr", "", ...heads.map((text, at) => {
+    const made = /** @type {HTMLTableCellElement} */ (element("th", kinds[at] ? "left" : "", text));
+    made.scope = "col";
+    return made;
+  }));
+  const lines = rows.map((texts) => element("tr", "", ...texts.map((text, at) => element("td", kinds[at] ?? "", text))));
+  const box = element("div", "scroll", element("table", "board small", element("thead", "", head), element("tbody", "", ...lines)));
+  box.tabIndex = 0;
+  box.setAttribute("role", "region");
+  box.setAttribute("aria-label", name);
+  return box;
 }
 
 /** @param {any[]} attempts */
 function lanes(attempts) {
-  const heads = ["#", "target", "role", "outcome", "TTFT ms", "speed tok/s", "gap ms", "reads", "tok out", "$", "provider's id"];
-  const left = new Set([1, 2, 3, 10]);
-  const head = element("tr", "", ...heads.map((text, at) => {
-    const made = /** @type {HTMLTableCellElement} */ (element("th", left.has(at) ? "left" : "", text));
-    made.scope = "col";
-    return made;
-  }));
-  const rows = attempts.map((lane, at) => element(
-    "tr", "", ...[
-      String(at + 1), lane.target, lane.won === true ? `${lane.role}, won` : lane.role, lane.error ? `${lane.outcome}: ${lane.error}` : lane.outcome,
-      number(lane.ttft_ms), number(lane.speed_tps), number(lane.stall_ms), lane.bursts === null ? NONE : whole(lane.bursts),
-      lane.tokens_out === null ? NONE : whole(lane.tokens_out), money(lane.cost_usd, 6), lane.provider_request_id ?? NONE,
-    ].map((text, column) => element("td", left.has(column) ? "left" : "", text)),
-  ));
-  return element("div", "scroll", element("table", "board small", element("thead", "", head), element("tbody", "", ...rows)));
+  const heads = ["#", "target", "role", "outcome", "TTFT ms", "speed tok/s", "reads", "tok out", "$", "provider's id"];
+  return table(heads, attempts.map((lane, at) => [
+    String(at + 1), lane.target, lane.won === true ? `${lane.role}, won` : lane.role, ending(lane),
+    number(lane.ttft_ms), number(lane.speed_tps), whole(lane.bursts), whole(lane.tokens_out), money(lane.cost_usd, 6), lane.provider_request_id ?? NONE,
+  ]), { 1: "left", 2: "left", 3: "left wrap", 9: "left id" }, "Attempts");
+}
+
+/** What each step of the way took, where a lane is too narrow to show it. @param {Record<string, number|null>} gateway @param {any[]} attempts */
+function steps(gateway, attempts) {
+  const between = (/** @type {number|null} */ from, /** @type {number|null} */ to) => (from === null || to === null ? NONE : number(to - from));
+  const heads = ["#", "target", "sent at ms", "pool", "DNS", "TCP", "TLS", "to status line", "prefill", "tokens", "longest gap", "ends at ms"];
+  const rows = attempts.map((lane, at) => {
+    const t = lane.t_ms;
+    return [String(at + 1), lane.target, number(t.send), ...["pool_wait_ms", "dns_ms", "tcp_ms", "tls_ms"].map((name) => number(lane[name])),
+      between(t.send, t.headers), between(t.headers ?? t.send, t.first), between(t.first, t.last), number(lane.stall_ms), number(t.end)];
+  });
+  const reused = attempts.some((lane) => lane.tcp_ms === null) ? " Without a time at TCP the connection was open already." : "";
+  const words = [["request read", gateway.first_byte, gateway.received], ["planned", gateway.received, gateway.routed], ["sent", gateway.routed, gateway.sent]]
+    .filter(([, from, to]) => from !== null && to !== null).map(([name, from, to]) => `${name} in ${timed(Number(to) - Number(from))}`);
+  return element("div", "", element("h3", "", "Where the time went, ms"),
+    element("p", "soft", `${words.length ? `Gateway: ${words.join(", ")}.` : ""} Prefill is from the status line to the first token.${reused}`.trim()),
+    table(heads, rows, { 1: "left" }, "Steps of each attempt"));
 }
 
 /** @param {any} told */
@@ -143,15 +180,8 @@ function why(told) {
   if (told.why) box.append(element("p", "soft", told.why));
   if (!told.candidates.length) return box;
   const heads = ["target", "first token ms", "end ms", "samples", "in flight", "fails %", "$", "why"];
-  const head = element("tr", "", ...heads.map((text, at) => {
-    const made = /** @type {HTMLTableCellElement} */ (element("th", at === 0 || at === 7 ? "left" : "", text));
-    made.scope = "col";
-    return made;
-  }));
-  const rows = told.candidates.map((/** @type {any} */ one) => element(
-    "tr", "", ...[one.target, number(one.ttft_ms), number(one.end_ms), whole(one.samples), whole(one.in_flight), number(100 * one.failures), money(one.cost_usd, 6), one.why]
-      .map((text, at) => element("td", at === 0 || at === 7 ? "left" : "", text)),
-  ));
-  box.append(element("div", "scroll", element("table", "board small", element("thead", "", head), element("tbody", "", ...rows))));
+  box.append(table(heads, told.candidates.map((/** @type {any} */ one) => [
+    one.target, number(one.ttft_ms), number(one.end_ms), whole(one.samples), whole(one.in_flight), number(100 * one.failures), money(one.cost_usd, 6), one.why,
+  ]), { 0: "left", 7: "left wrap" }, "Candidates"));
   return box;
 }

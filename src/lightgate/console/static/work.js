@@ -1,11 +1,21 @@
 // Sending orders to the console, and reading what it streams back.
 
-import { byId, element } from "./draw.js";
+import { byId, copyLine, element } from "./draw.js";
+import { ask } from "./state.js";
 
-/** What a refusal says, in words. @param {Response} answer */
+/** What a refusal says, in words; what lacks a sign-in says how to get one below. @param {Response} answer */
 async function refusal(answer) {
   const text = (await answer.text()).trim();
-  return text || `status ${answer.status}`;
+  if (answer.status !== 401) return text || `status ${answer.status}`;
+  const told = await ask("/api/session", "");
+  byId("empty").replaceChildren(...signInHelp(told.line));
+  byId("empty").hidden = false;
+  return "This spends money, or may: it needs a sign-in.";
+}
+
+/** How a browser is signed in. @param {string} line what prints a link */
+export function signInHelp(line) {
+  return [element("p", "", "Run this on the machine of the gateway, and open the link that it prints. The link signs one browser in, once, within 10 minutes:"), copyLine(line)];
 }
 
 /** Post an order and take each event of the answer's stream. @param {string} path @param {any} order @param {(data: any) => void} take @param {AbortSignal} signal */
@@ -45,22 +55,13 @@ export function labelled(label, made) {
   return made;
 }
 
-/** A command that can be copied. @param {string} line */
-export function copyLine(line) {
-  const copy = /** @type {HTMLButtonElement} */ (element("button", "", "Copy"));
-  copy.type = "button";
-  copy.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(line);
-    copy.textContent = "Copied";
-  });
-  return element("div", "command", element("pre", "", line), copy);
-}
-
 /** Names to choose from, as chips, with what they cost. @param {any} terms @param {Set<string>} chosen @param {() => void} changed */
 export function choices(terms, chosen, changed) {
   const known = (/** @type {string} */ name) => terms.choices.find((/** @type {any} */ one) => one.name === name);
+  const first = new Set(chosen); // they come first, and stay where they are when others are chosen
+  const names = terms.choices.map((/** @type {any} */ one) => one.name);
   const draw = () => {
-    const shown = [...terms.choices.map((/** @type {any} */ one) => one.name), ...[...chosen].filter((name) => !known(name))];
+    const shown = [...names.filter((/** @type {string} */ name) => first.has(name)), ...names.filter((/** @type {string} */ name) => !first.has(name)), ...[...chosen].filter((name) => !known(name))];
     byId("lanes").replaceChildren(...shown.map((name) => {
       const box = document.createElement("input");
       box.type = "checkbox";
@@ -74,7 +75,7 @@ export function choices(terms, chosen, changed) {
       });
       const chip = element("label", "chip", box, element("span", "", name));
       if (known(name)?.kind === "alias") {
-        chip.append(element("span", "soft", `alias of ${known(name).targets.length}`));
+        chip.append(element("span", "soft", known(name).targets.length === 1 ? "1 target" : `${known(name).targets.length} targets`));
         chip.title = known(name).targets.join(", ");
       }
       return chip;

@@ -114,9 +114,9 @@ def attempts_query() -> sa.Select[Any]:
     table, whole = attempt_notes.c, exchange_notes.c
     return (
         sa.select(
-            table.exchange_id, table.target, table.role, table.won, table.outcome, table.cost_nano,
-            table.t_send_ns, table.t_first_ns, table.t_end_ns, table.tokens_out, table.wall_ns,
-            whole.key_id, whole.attempts,
+            table.exchange_id, table.seq, table.target, table.role, table.won, table.outcome,
+            table.cost_nano, table.t_send_ns, table.t_first_ns, table.t_end_ns, table.tokens_out,
+            table.wall_ns, whole.key_id, whole.attempts,
         )
         .join(exchange_notes, whole.id == table.exchange_id)
         .where(table.source == "gateway", table.role.in_(_ROLES))
@@ -145,9 +145,13 @@ def spread(found: Sequence[tuple[float, bool]]) -> Lives:
 
 
 def fired_of(rows: Sequence[Any]) -> Fired | None:
-    """Make one of a request with a second attempt; None where the first one was not beside it."""
-    first = next((row for row in rows if row.role in {"primary", "only"}), None)
-    second = [row for row in rows if row.role in BESIDE]
+    """Make one of a request with a second attempt; None where the first one was not beside it.
+
+    All attempts of a race are racers: the first of them is the one that the plan names first.
+    """
+    started = sorted(rows, key=lambda row: row.seq or 0)
+    first = next((row for row in started if row.role in {"primary", "only", "racer"}), None)
+    second = [row for row in started if row.role in BESIDE and row is not first]
     if first is None or not second or first.t_send_ns is None:
         return None
     winner = next((row for row in second if row.won and row.t_first_ns is not None), None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from lightgate.ledger.runs.break_even import times
 from lightgate.report.tables.arrange import names
 from lightgate.report.tables.figures import DOT, clean, dollars, number, percent
 from lightgate.report.tables.layout import TextColumn
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.runs.run import BreakEven, Run
 
 HEADS: Final = ("own machine", "API", "own $/1k", "API $/1k", "cheaper from", "requests a month")
+_FOLDED: Final = 3  # rows that say the same thing, before one says it for all
 OWN_MEANS: Final = (
     "Own $/1k is dollars per 1,000 requests of this workload on a machine that never waits for "
     "work, at the load where it is cheapest; used half of the time it costs twice that. Cheaper "
@@ -36,6 +39,20 @@ def own_rows(run: Run) -> list[OwnRow]:
     """Return the table's rows: every API whose cost is known."""
     short = names(run)
     return [_row(row, short) for row in run.break_even if not _is_unknown(row)]
+
+
+def folded_rows(run: Run) -> list[OwnRow]:
+    """Return the rows for a terminal: APIs that a machine never undercuts are one row of it."""
+    short, rows = names(run), [row for row in run.break_even if not _is_unknown(row)]
+    shown: list[OwnRow] = []
+    for _, of_one in itertools.groupby(rows, key=lambda row: (row.hosted, row.load)):
+        one = list(of_one)
+        never = [row for row in one if _times(row) is not None]
+        if len(never) < _FOLDED:
+            never = []
+        shown += [_row(row, short) for row in one if row not in never]
+        shown += [_folded(never, of=len(one), short=short)] if never else []
+    return shown
 
 
 def own_columns(rows: list[OwnRow]) -> list[list[TextColumn]]:
@@ -66,6 +83,27 @@ def own_notes(run: Run) -> list[str]:
 
 def _is_unknown(row: BreakEven) -> bool:
     return row.utilisation is None and row.api_per_1k is None and row.tokens_per_month is None
+
+
+def _times(row: BreakEven) -> Decimal | None:
+    """How often the API's price a machine costs that is busy all day; None where it costs less."""
+    if row.utilisation is not None or not row.api_per_1k or row.hosted_per_1k is None:
+        return None
+    return row.hosted_per_1k / row.api_per_1k
+
+
+def _folded(rows: list[BreakEven], *, of: int, short: dict[str, str]) -> OwnRow:
+    """Show a machine against all of these APIs, from the one that it comes nearest to."""
+    dearest_first = sorted(rows, key=lambda row: row.api_per_1k or 0, reverse=True)
+    nearest, farthest = (dearest_first[at] for at in (0, -1))
+    low, high = (times(float(_times(row) or 0)) for row in (nearest, farthest))
+    mark = " *" if any(row.models for row in rows) else ""
+    return _row(nearest, short)._replace(
+        api=f"{f'all {of}' if len(rows) == of else f'{len(rows)} others'}{mark}",
+        api_per_1k=f"{dollars(farthest.api_per_1k)} to {dollars(nearest.api_per_1k)}",
+        cheaper_from=f"never at this load: busy all day, it still costs {low} to {high} times as"
+        " much",
+    )
 
 
 def _row(row: BreakEven, short: dict[str, str]) -> OwnRow:

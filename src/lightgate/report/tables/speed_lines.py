@@ -24,7 +24,7 @@ from lightgate.report.tables.figures import (
 from lightgate.report.tables.hours import HEADS, MEANS, hour_cells, hour_columns
 from lightgate.report.tables.layout import GAP, PIPE_WIDTH, TextColumn, print_columns
 from lightgate.report.tables.own_or_api import HEADS as OWN_HEADS
-from lightgate.report.tables.own_or_api import own_columns, own_notes, own_rows
+from lightgate.report.tables.own_or_api import folded_rows, own_columns, own_notes
 from lightgate.report.tables.speed_report import (
     cost_1k_of,
     definition,
@@ -171,10 +171,13 @@ def print_speed(report: SpeedReport, console: Console) -> None:
     elif not report.requests:
         console.print(Text("There was no successful request in this period."))
         console.print()
+    else:
+        console.print(Text(f"{small_sentence(report)}; --min-requests 1 shows them all the same."))
+        console.print()
     if report.hourly:
         print_columns(hour_columns(report.hourly), console)
         console.print()
-    if report.own is not None and (rows := own_rows(report.own)):
+    if report.own is not None and (rows := folded_rows(report.own)):
         print_columns(own_columns(rows), console)
         console.print()
     for line in notes(report):
@@ -249,7 +252,7 @@ def markdown(report: SpeedReport) -> str:
             *(f"| {' | '.join(map(_literal, hour_cells(row)))} |" for row in report.hourly),
             "",
         ]
-    if report.own is not None and (rows := own_rows(report.own)):
+    if report.own is not None and (rows := folded_rows(report.own)):
         lines += [
             f"| {' | '.join(OWN_HEADS)} |",
             f"|{':--|' * len(OWN_HEADS)}",

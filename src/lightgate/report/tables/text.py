@@ -41,7 +41,7 @@ from lightgate.report.tables.figures import (
     shown,
 )
 from lightgate.report.tables.layout import PIPE_WIDTH, TextColumn, print_columns
-from lightgate.report.tables.own_or_api import own_columns, own_notes, own_rows
+from lightgate.report.tables.own_or_api import folded_rows, own_columns, own_notes
 from lightgate.report.tables.passes import CHECKS_HEADING, pass_sentences, rate_bounds, rate_of
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
@@ -85,7 +85,7 @@ def print_run(run: Run, console: Console, *, with_curves: bool = True) -> None:
     for heading, lines in _sections(run):
         console.print()
         console.print(Text(heading, style="bold"))
-        if heading == OWN_OR_API and (rows := own_rows(run)):
+        if heading == OWN_OR_API and (rows := folded_rows(run)):
             print_columns(own_columns(rows), console)
         for line in lines:
             console.print(Text(_indented(line, console.width)), soft_wrap=True)
