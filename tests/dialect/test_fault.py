@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.dialect.errors import MESSAGE_LIMIT, Fault, clean, malformed
+from lightgate.dialect.errors import (
+    MESSAGE_LIMIT,
+    Fault,
+    _cleaned,
+    _sentence,
+    clean,
+    error_of,
+    malformed,
+)
 from lightgate.dialect.registry import dialect_for
 from lightgate.errors import ErrorWords
 
@@ -240,3 +248,49 @@ def test_short_words_are_no_secrets_and_all_else_is_looked_at() -> None:
     assert clean("\N{LATIN SMALL LETTER E WITH ACUTE}" * 6, 5).endswith("\N{HORIZONTAL ELLIPSIS}")
     assert clean("a\x00b") == "a\N{REPLACEMENT CHARACTER}b"
     assert clean(" a \n\t b ") == "a b"
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [("died", "No: died"), ("", "No"), (3, "No"), ({"a": 1}, "No"), (None, "No")],
+)
+def test_the_real_sentence_of_an_aggregator_is_a_text(raw: object, sentence: str) -> None:
+    assert _sentence({"message": "No", "metadata": {"raw": raw}}) == sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "cleaned"),
+    [
+        ({"a": {"b": {"c": 1}}}, {"a": {"b": None}}),
+        ([[[1]]], [[None]]),
+        ({"a": [{"b": 1}, "x\ny"]}, {"a": [None, "x y"]}),
+        ({"a": {"b": "x\ny"}}, {"a": {"b": "x y"}}),
+        ({"a": 1, "b": [2]}, {"a": 1, "b": [None]}),
+    ],
+)
+def test_what_is_nested_too_deeply_is_left_out(value: object, cleaned: object) -> None:
+    """Two levels are cleaned here; a text counts at any depth of them."""
+    assert _cleaned(value, 2) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "status"),
+    [
+        ({"code": 400}, "http_400", 400),
+        ({"code": 599}, "http_599", 599),
+        ({"code": 399}, "error", None),
+        ({"code": 600}, "error", None),
+        ({"code": "429"}, "http_429", 429),
+        ({"code": "4290000000000"}, "error", None),
+        ({"code": True, "status": 503}, "http_503", 503),
+        ({"code": 500, "status": 503}, "http_500", 500),  # the first that is one
+        ({"code": 7, "status": 503}, "http_503", 503),
+        ({"code": 500, "type": "api_error"}, "api_error", 500),
+        ({"type": "error", "status": "UNAVAILABLE"}, "UNAVAILABLE", None),
+        ({"error_type": "a", "status": "b"}, "a", None),
+        ({"code": "x" * 80}, "x" * 63 + "\N{HORIZONTAL ELLIPSIS}", None),
+    ],
+)
+def test_an_errors_status_and_its_word(source: object, code: str, status: int | None) -> None:
+    found = error_of(source)
+    assert (found.code, found.status) == (code, status)

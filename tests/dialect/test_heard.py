@@ -10,6 +10,7 @@ import pytest
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import NOT_UTF8, Fault
 from lightgate.dialect.kinds import AUDIO, NONE, REASONING, REFUSAL, TEXT, TOOL
+from lightgate.dialect.openai_responses import events
 from lightgate.dialect.registry import DIALECTS
 
 if TYPE_CHECKING:
@@ -392,3 +393,32 @@ def test_an_event_without_choices_may_be_an_error_in_another_shape() -> None:
     assert named.error.message == "boom"
     beside = heard("openai-chat", {"choices": [], "detail": "only a remark"})
     assert beside.error is None
+
+
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [(0, 0), (1 << 40, 1 << 40), ((1 << 40) + 1, None), (-1, None)],
+)
+def test_a_count_that_cannot_be_is_none(said: int, counted: int | None) -> None:
+    found = whole(
+        "openai-responses",
+        {**RESPONSE, "usage": {"input_tokens": said, "output_tokens": 5}, "output": []},
+    )
+    assert (found.usage.tokens_in if found.usage else None) == counted
+
+
+@pytest.mark.parametrize(
+    ("event", "place"),
+    [
+        (b'{"output_index": 2, "item_id": "m"}', 2),
+        (b'{"output_index": "2", "item_id": "m"}', "m"),
+        (b'{"item_id": "m"}', "m"),
+        (b'{"item_id": 3}', -1),
+        (b"{}", -1),
+    ],
+)
+def test_the_place_of_an_event_is_its_number_or_its_items_name(
+    event: bytes, place: int | str
+) -> None:
+    assert events._place(events._full.decode(event)) == place
+    assert events._place(events._counted.decode(event)) == -1  # where only tokens are counted

@@ -46,7 +46,8 @@ def events(body: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def state(scanner: Scanner) -> dict[str, Any]:
     usage = msgspec.to_builtins(scanner.usage)
-    for name in ("tokens_audio", "tokens_cache_write_1h", "seconds", "tier", "calls"):  # rare
+    rare = ("tokens_audio", "tokens_cache_write_1h", "seconds", "tier", "calls", "media")
+    for name in rare:
         if usage is not None and not usage[name]:
             del usage[name]
     error = msgspec.to_builtins(scanner.error)

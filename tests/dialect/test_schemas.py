@@ -119,6 +119,7 @@ def test_one_of_becomes_any_of_and_what_is_nested_is_put_too() -> None:
         {**of(), "additionalProperties": True},
         {**of(), "additionalProperties": {}},
         of(type="object"),
+        of(type=["object", "null"]),
         {**of(), "$defs": {"a": {"$ref": "#/$defs/a"}}},
         {**of(), "$defs": {"a": {"items": {"$ref": "#/$defs/b"}}, "b": {"$ref": "#/$defs/a"}}},
         {**of(), "definitions": {"a": {"anyOf": [{"$ref": "#/definitions/a"}]}}},

@@ -16,6 +16,7 @@ from lightgate.wire.origin import Origin, split_url
         ("HTTPS://API.Example.COM:443/", Origin("https", "api.example.com", 443), "/"),
         ("https://example.com/v1?a=b&c", Origin("https", "example.com", 443), "/v1?a=b&c"),
         ("http://127.0.0.1:1/", Origin("http", "127.0.0.1", 1), "/"),
+        ("http://a.test/x", Origin("http", "a.test", 80), "/x"),
         ("http://[2001:DB8:0:0::1]:65535/x", Origin("http", "2001:db8::1", 65535), "/x"),
         ("https://example.com.", Origin("https", "example.com.", 443), ""),
         ("https://my_host/", Origin("https", "my_host", 443), "/"),
@@ -77,6 +78,44 @@ def test_bad_urls(url: str) -> None:
     assert caught.value.message.endswith(".")
     assert caught.value.hint
     assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("ftp://a.test", "The URL 'ftp://a.test' does not begin with http:// or https://."),
+        ("https://u:s@a.test/x", "The URL 'https://***@a.test/x' carries credentials."),
+        ("https://@a.test/", "The URL 'https://***@a.test/' carries credentials."),
+        ("https://u:s@a.test:p/", "The URL 'https://***@a.test:p/' cannot be read."),
+        ("https://", "The URL 'https://' names no host."),
+        ("https://[::1]e.test/", "The URL 'https://[::1]e.test/' names no host."),
+        ("https://a.test/#", "The URL 'https://a.test/#' has a fragment."),
+        ("https://a.test:0/", "The URL 'https://a.test:0/' has port 0."),
+        ("https://a.test/\xe9", "The path of 'https://a.test/\xe9' has characters outside ASCII."),
+        ("https://[v1.a:b]/", "The URL 'https://[v1.a:b]/' has an unreadable address."),
+        ("https://[fe80::1%25e]/", "The URL 'https://[fe80::1%25e]/' names an address of one link"),
+        ("https://-a.test/", "The URL 'https://-a.test/' names a host that cannot exist."),
+    ],
+)
+def test_what_is_wrong_with_a_url(url: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        split_url(url)
+    assert caught.value.message.startswith(message)
+
+
+PRINTED = [chr(code) for code in range(0x21, 0x7F)]
+
+
+@pytest.mark.parametrize("sign", [chr(code) for code in range(0x80)])
+def test_the_signs_that_a_path_may_have(sign: str) -> None:
+    """All that are printed but these, and a fragment is none."""
+    if sign in PRINTED and sign not in '<>"\\^`{|}#':
+        assert split_url(f"https://a.test/x{sign}y")[1] == f"/x{sign}y"
+        return
+    with pytest.raises(UsageError) as caught:
+        split_url(f"https://a.test/x{sign}y")
+    why = "has a fragment" if sign == "#" else "has characters that a URL cannot have"
+    assert why in caught.value.message
 
 
 @pytest.mark.parametrize(

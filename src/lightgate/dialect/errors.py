@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.dialect.neutral.json_text import SHALLOW_BYTES, too_deep
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.errors import NO_WORDS, ErrorWords, UsageError
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ def _from_bytes(body: bytes) -> Fault | None:
     if len(body) > SHALLOW_BYTES and too_deep(body):
         return None
     try:
-        return from_value(msgspec.json.decode(body))
+        return from_value(any_json.decode(body))
     except (ValueError, RecursionError):
         return None
 

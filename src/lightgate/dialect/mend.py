@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.dialect.neutral.build import json_instruction
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.quirks import HINTS
 from lightgate.dialect.request import Schema
 
@@ -25,7 +26,6 @@ Fields = dict[str, msgspec.Raw]
 _encode: Final = msgspec.json.Encoder().encode
 _object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_any: Final = msgspec.json.Decoder()
 _SYSTEM: Final = msgspec.Raw(b'"system"')
 _JSON_OBJECT: Final = msgspec.Raw(b'{"type":"json_object"}')
 _LIMITS: Final = ("max_tokens", "max_completion_tokens")
@@ -143,7 +143,7 @@ def _system_role(fields: Fields, out: Omissions) -> None:  # noqa: ARG001 - noth
 def _schema_in_words(fields: Fields, out: Omissions) -> None:
     """Ask for JSON and say its schema in words, where a schema cannot be given as one."""
     try:
-        form: Any = _any.decode(fields["response_format"])
+        form: Any = any_json.decode(fields["response_format"])
         turns = _list.decode(fields["messages"])
     except (ValueError, RecursionError, KeyError):
         return

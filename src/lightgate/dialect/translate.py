@@ -16,6 +16,7 @@ from lightgate.dialect.neutral.item_stream import ItemStream
 from lightgate.dialect.neutral.items import AnswerHead, KeptItems
 from lightgate.dialect.neutral.json_text import dumped
 from lightgate.dialect.neutral.names import with_plain_names
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.neutral.terms import terms
 from lightgate.dialect.registry import DIALECTS, TRANSLATED
@@ -70,10 +71,11 @@ def read_request(
     fields.done()
     if stream is not None:
         sheet.facts["stream"] = stream
-    if not (model or named):
+    name = model or named
+    if not name:
         raise BadField("model", "is needed")
     request = Request(
-        model=model or named or "",
+        model=name,
         client=dialect,
         places=sheet.places,
         untranslatable=untranslatable,
@@ -85,7 +87,7 @@ def read_request(
 
 def _decoded(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body)
+        return any_json.decode(body)
     except ValueError as reason:
         raise UsageError(f"The request body is not JSON: {reason}.") from None
 

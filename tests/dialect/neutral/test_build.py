@@ -32,6 +32,7 @@ from lightgate.dialect.neutral.build import (
     with_instruction,
     with_media_apart,
 )
+from lightgate.dialect.neutral.folding import fold
 from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.request import (
     File,
@@ -350,3 +351,20 @@ def test_bodies_that_cannot_be_written() -> None:
         deep = [deep]
     with pytest.raises(UsageError, match="nested too deeply"):
         built("/p", {"a": deep}, {}, stream=True)
+
+
+@pytest.mark.parametrize(
+    ("depth", "folded"),
+    [
+        (0, {"a": {"b": {"c": "y"}}}),
+        (1, {"a": {"b": {"c": "y"}}}),
+        (2, {"a": {"b": {"c": ["x", "y"]}}}),  # pieces, which are joined at the end
+    ],
+)
+def test_objects_are_folded_to_a_depth_and_replaced_below_it(
+    depth: int, folded: dict[str, Any]
+) -> None:
+    whole: dict[str, Any] = {}
+    for text in "xy":
+        fold(whole, {"a": {"b": {"c": text}}}, depth)
+    assert whole == folded

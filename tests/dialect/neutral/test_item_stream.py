@@ -9,6 +9,7 @@ import pytest
 from lightgate.dialect.kinds import TEXT
 from lightgate.dialect.neutral.item_stream import ItemStream
 from lightgate.dialect.neutral.items import Item, ItemListener
+from lightgate.dialect.neutral.seal import Unsealed, opened, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,3 +89,11 @@ def test_arguments_of_a_call_that_never_began_are_left_out(stream: ItemStream, t
     stream.tool_end(0)
     stream.end()
     assert told.log == []
+
+
+def test_half_of_an_emoji_has_no_seal() -> None:
+    assert sealed("gemini", "sig\ud83d") == ""
+    assert sealed("gemini", "sig", "text\ud83d") == ""
+    assert opened(sealed("gemini", "sig", "text")) == Unsealed("gemini", "sig", "text")
+    assert opened("") is None
+    assert opened(sealed("gemini", "sig")[:-4]) is None

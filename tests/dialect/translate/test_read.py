@@ -635,3 +635,16 @@ def test_the_thoughts_before_a_signature_are_those_of_its_dialect() -> None:
     ]
     assert _beside(parts) == "ae"
     assert _beside([]) == ""
+
+
+def test_a_part_of_gemini_without_a_text_is_named_by_what_it_holds() -> None:
+    parts: tuple[dict[str, Any], ...] = (
+        {"hologram": {}},
+        {"hologram": {}, "thoughtSignature": "s"},
+    )
+    for part in parts:
+        with pytest.raises(Untranslatable) as found:
+            read("gemini", contents=[{"role": "model", "parts": [part]}])
+        assert found.value.field == "contents[0].parts[0].hologram"
+    with pytest.raises(BadField, match=r"'contents\[0\]\.parts\[0\]' is empty"):
+        read("gemini", contents=[{"parts": [{}]}])

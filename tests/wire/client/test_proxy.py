@@ -64,6 +64,7 @@ def test_credentials_are_sent_and_never_shown() -> None:
     assert head.startswith(b"CONNECT api.test:443 HTTP/1.1\r\nhost: api.test:443\r\n")
     assert base64.b64encode(b"me:s@cret") in head
     assert head.endswith(b"\r\n\r\n")
+    assert repr(proxy).startswith("Proxy(")
     for shown in (repr(proxy), str(proxy), f"{proxy}", repr(Proxies(proxy, proxy))):
         assert "cret" not in shown
         assert "Basic" not in shown
@@ -75,7 +76,17 @@ def test_credentials_are_sent_and_never_shown() -> None:
 
 def test_a_tunnel_to_an_ipv6_address() -> None:
     head = Proxy("p", 1).connect_head(Origin("https", "2001:db8::1", 443))
-    assert head.startswith(b"CONNECT [2001:db8::1]:443 HTTP/1.1\r\n")
+    assert head == (b"CONNECT [2001:db8::1]:443 HTTP/1.1\r\nhost: [2001:db8::1]:443\r\n\r\n")
+
+
+def test_the_whole_head_and_the_name_of_a_proxy() -> None:
+    assert Proxy("p", 1, "Basic eA==").connect_head(SECURE) == (
+        b"CONNECT api.test:443 HTTP/1.1\r\nhost: api.test:443\r\n"
+        b"proxy-authorization: Basic eA==\r\n\r\n"
+    )
+    assert Proxy("p", 1).where == "p:1"
+    assert Proxy("2001:db8::1", 3128, "Basic eA==").where == "[2001:db8::1]:3128"
+    assert repr(Proxy("2001:db8::1", 3128, "Basic eA==")) == "Proxy([2001:db8::1]:3128)"
 
 
 @pytest.mark.parametrize(

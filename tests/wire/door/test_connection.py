@@ -459,3 +459,16 @@ async def test_a_gate_that_answers_ends_the_connection_and_one_that_does_not_may
     assert plain.service.crowd._owned == {"10.0.0.1": len(post(9))}
     for one in (turned, let_in, plain):
         one.connection._deadline.close()
+
+
+async def test_whoever_waits_for_the_client_is_woken_by_its_loss(scene: Scene) -> None:
+    await scene.read(GET)
+    scene.reply.start(200, ())
+    scene.connection.pause_writing()
+    waiting = asyncio.create_task(scene.reply.drain())
+    await asyncio.sleep(0)
+    scene.link.is_open = False
+    scene.connection.on_lost(None)
+    async with asyncio.timeout(20):
+        await waiting
+    assert scene.gone

@@ -11,7 +11,7 @@ import pytest
 
 from lightgate.wire.door.crowd import Crowd, CrowdLimits
 from lightgate.wire.door.door import Door, DoorLimits
-from lightgate.wire.door.farewell import MOST
+from lightgate.wire.door.farewell import FEW, MOST, Farewells
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -38,6 +38,7 @@ def test_one_owner_holds_half_of_the_bodies_at_most() -> None:
     assert not crowd.hold("a", 1)
     assert crowd.hold("b", 40)
     assert not crowd.hold("c", 11)
+    assert crowd.refused["bodies"] == 2
     assert crowd.hold("c", 10)
     crowd.release("a", 50)
     assert crowd.body_bytes == 50
@@ -149,10 +150,17 @@ async def test_one_that_was_turned_away_and_does_not_leave_is_not_waited_for() -
 
 async def test_so_many_that_are_turned_away_are_waited_for_and_no_more() -> None:
     async with crowded() as (door, port), AsyncExitStack() as clients:
-        for _ in range(MOST + 5):
+        for _ in range(FEW + 5):
             reader = await clients.enter_async_context(connected(host="127.0.0.1", port=port))
             assert await status(reader) == b"503"
-        assert len(door._farewells) == MOST
+        assert len(door._farewells) == FEW
+
+
+@pytest.mark.parametrize(("connections", "most"), [(0, MOST), (1, FEW), (480, 60), (100_000, MOST)])
+def test_those_that_are_turned_away_hold_a_share_of_the_descriptors(
+    connections: int, most: int
+) -> None:
+    assert Farewells(1.0, connections)._most == most
 
 
 async def test_unfinished_bodies_are_counted_and_let_go() -> None:

@@ -676,6 +676,29 @@ def test_a_gentle_drain_closes_only_after_a_reply_that_says_so(
     run(scene)
 
 
+def test_a_drain_with_courtesy_answers_once_more_and_then_closes_what_is_idle(
+    run: Callable[[Scene], None], stamp: StampSource
+) -> None:
+    async def scene() -> None:
+        door, reader, writer = await opened(echo, stamp)
+        port = writer.get_extra_info("peername")[1]
+        idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+        await settle(lambda: door.connections == 2)
+        draining = asyncio.create_task(door.drain(60, courtesy_s=0.5))
+        await settle(lambda: not door._listeners)
+        writer.write(GET)  # as a proxy does that has not heard of the end yet
+        status, head, _ = await answer(reader)
+        assert status == 200
+        assert b"connection: close\r\n" in head
+        assert await idle_reader.read() == b""  # long before the budget is over
+        await draining
+        assert door._service.ending
+        writer.close()
+        idle_writer.close()
+
+    run(scene)
+
+
 def test_drain_aborts_what_does_not_end(run: Callable[[Scene], None], stamp: StampSource) -> None:
     async def scene() -> None:
         started, cancelled = asyncio.Event(), asyncio.Event()
@@ -798,3 +821,33 @@ def test_tls(run: Callable[[Scene], None]) -> None:
             Door(echo, stamp="kernel", tls=server)
 
     run(scene)
+
+
+@pytest.mark.parametrize(
+    ("asked", "waits_s"),
+    [
+        ({"budget_s": 10.0}, [10.0 - TELL_S, TELL_S]),
+        ({"budget_s": 10.0, "gentle": True, "courtesy_s": 3.0}, [10.0 - TELL_S, TELL_S]),
+        ({"budget_s": 10.0, "courtesy_s": 3.0}, [3.0, 7.0 - TELL_S, TELL_S]),
+        ({"budget_s": 10.0, "courtesy_s": 9.0}, [5.0, 5.0 - TELL_S, TELL_S]),  # half at most
+        ({"budget_s": TELL_S / 4}, [0.0, TELL_S / 4]),
+        ({"budget_s": TELL_S, "courtesy_s": TELL_S}, [TELL_S / 2, 0.0, TELL_S / 2]),
+        ({"budget_s": 10.0, "ends": 1}, [10.0 - TELL_S]),
+        ({"budget_s": 10.0, "courtesy_s": 3.0, "ends": 2}, [3.0, 7.0 - TELL_S]),
+    ],
+)
+async def test_how_a_drain_divides_its_budget(
+    asked: dict[str, Any], waits_s: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Courtesy first, then the running replies, then time to tell those that are not done."""
+    door = Door(echo)
+    waited: list[float] = []
+    ends: int = asked.get("ends", 9)  # with which wait the last client is gone
+
+    async def emptied(budget_s: float) -> bool:
+        waited.append(budget_s)
+        return len(waited) >= ends
+
+    monkeypatch.setattr(door, "_emptied", emptied)
+    await door.drain(**{name: value for name, value in asked.items() if name != "ends"})
+    assert waited == pytest.approx(waits_s)

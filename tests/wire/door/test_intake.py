@@ -139,6 +139,8 @@ def test_a_body_that_is_held_back_waits_for_a_word(framing: bytes) -> None:
 
 
 def test_a_refusal_of_head_has_no_body() -> None:
+    unused = intake()
+    assert (unused.is_head_method, unused._buffer, unused.body) == (False, b"", b"")
     one = intake()
     one.take(b"HEAD / HTTP/1.1\r\n", 1)
     assert one.is_head_method
@@ -317,3 +319,161 @@ def test_a_repeated_request_may_be_cut_anywhere(at: int) -> None:
     assert one.take(again[:at], 10) is None
     assert one.take(again[at:] + b"rest", 20) == b"rest"
     assert (one.phase, one.body, one.first_ns) == (IDLE, b"howdy", 10)
+
+
+@pytest.mark.parametrize("digits", [b"5", b"05", b"0" * 14 + b"5"])
+@pytest.mark.parametrize("at", [1, 30, len(HEADS) - 1])
+def test_a_head_that_repeats_in_parts_is_read_once(digits: bytes, at: int) -> None:
+    """The second one comes in two reads and differs in its length alone."""
+    one = intake()
+    assert one.take(WHOLE, 1) == b""
+    head = one.head
+    data = WHOLE.replace(b"length: 5", b"length: " + digits)
+    assert one.take(data[:at], 2) is None
+    assert one.take(data[at:] + b"rest", 3) == b"rest"
+    assert one.head is head
+    assert one.body == b"hello"
+
+
+@pytest.mark.parametrize("at", [1, 30])
+@pytest.mark.parametrize("digits", [b"0" * 15 + b"5", b"", b"-5", b"5 5", "\u0665".encode()])
+def test_a_length_that_is_none_is_refused_in_a_head_that_repeats(digits: bytes, at: int) -> None:
+    one = intake()
+    assert one.take(WHOLE, 1) == b""
+    data = WHOLE.replace(b"length: 5", b"length: " + digits)
+    with pytest.raises(RequestError):
+        one.take(data[:at], 2) or one.take(data[at:], 3)
+
+
+@pytest.mark.parametrize("at", [0, 1, 20])
+def test_nothing_is_held_of_a_head_that_was_read(at: int) -> None:
+    one, data = intake(), b"HEAD / HTTP/1.1\r\nhost: a\r\n\r\n"
+    if at:
+        assert one.take(data[:at], 1) is None
+        assert (one._buffer, one._scanned) == (data[:at], at)
+    assert one.take(data[at:], 2) == b""
+    assert (one._buffer, one._scanned, one.phase, one.is_head_method) == (b"", 0, IDLE, False)
+    assert one.take(HEADS, 3) is None
+    assert (one._buffer, one._scanned, one.phase) == (b"", 0, BODY)
+
+
+@pytest.mark.parametrize(("size", "asked"), [(99, 0), (100, 0), (101, 1)])
+def test_a_body_that_came_with_its_head_needs_no_place(size: int, asked: int) -> None:
+    """Up to the limit, that is: of a larger one it is asked where it may go."""
+    heads: list[RequestHead] = []
+
+    def sink_of(head: RequestHead) -> None:
+        heads.append(head)
+
+    one = Intake(LIMITS, sink_of)
+    data = HEADS.replace(b"length: 5", b"length: %d" % size) + bytes(size)
+    if asked:
+        with pytest.raises(RequestError, match="larger than 100 bytes"):
+            one.take(data, 1)
+    else:
+        assert one.take(data, 1) == b""
+        assert one.body == bytes(size)
+    assert len(heads) == asked
+
+
+@pytest.mark.parametrize("digits", [b"5", b"05", b"0" * 14 + b"5"])
+@pytest.mark.parametrize("rest", [b"", b"r", WHOLE])
+def test_a_whole_request_that_repeats_is_taken_at_once(digits: bytes, rest: bytes) -> None:
+    """Without a look at its head, which is as large as it may be here; the body is, too."""
+    data = WHOLE.replace(b"length: 5", b"length: " + digits)
+    one = intake(head_bytes=len(data) - 5, body_bytes=5)
+    assert one.take(WHOLE, 1) == b""
+    one.body = b""
+    repeat = one._repeat
+    assert repeat is not None
+    assert one._take_again(data + rest, repeat) == rest
+    assert one.body == b"hello"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        WHOLE.replace(b"length: 5", b"length: " + b"0" * 15 + b"5"),  # a digit too many
+        WHOLE.replace(b"length: 5", b"length: "),
+        WHOLE.replace(b"length: 5", b"length: +5"),
+        WHOLE.replace(b"length: 5", b"length: 6"),  # a byte of the body is missing
+        WHOLE.replace(b"length: 5", b"length: 7") + b"hello",  # larger than it may be
+        WHOLE.replace(b"5\r\n", b"5\r\nx: y\r\n"),
+        HEADS[:-4],
+        HEADS[:-4] + b"5555",
+        HEADS[:-3],
+    ],
+)
+def test_a_request_that_repeats_in_part_is_left_to_the_usual_way(data: bytes) -> None:
+    one = intake(body_bytes=6)
+    assert one.take(WHOLE, 1) == b""
+    repeat = one._repeat
+    assert repeat is not None
+    assert one._take_again(data, repeat) is None
+    assert (one.body, one.phase) == (b"hello", IDLE)
+
+
+def test_a_head_that_is_larger_than_it_may_be_is_left_to_the_usual_way() -> None:
+    one = intake(head_bytes=len(HEADS))
+    assert one.take(WHOLE, 1) == b""
+    repeat = one._repeat
+    assert repeat is not None
+    assert one._take_again(WHOLE.replace(b"length: 5", b"length: 05"), repeat) is None
+
+
+class Store:
+    """A place for bodies that keeps them."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.data = b""
+        self.dropped = 0
+
+    def write(self, data: bytes, /) -> int:
+        self.data += data
+        return len(data)
+
+    def tell(self) -> int:
+        return len(self.data)
+
+    def attach(self, pause: object, resume: object) -> None:
+        """Nothing is stopped here."""
+
+    def drop(self) -> None:
+        self.dropped += 1
+
+
+def test_the_place_of_a_body_is_this_requests_alone() -> None:
+    stores: list[Store] = []
+
+    def sink_of(_: RequestHead) -> Store:
+        stores.append(Store(200))
+        return stores[-1]
+
+    one = Intake(LIMITS, sink_of)
+    large = HEADS.replace(b"length: 5", b"length: 150")
+    heads = []
+    for _ in range(2):
+        assert one.take(large, 1) is None
+        assert any(one.sink is store for store in stores[-1:])
+        heads.append(one.head)
+        assert one.take(b"x" * 150 + b"rest", 2) == b"rest"
+        assert (one.body, one.sink) == (b"", None)
+    assert heads[0] is not heads[1]
+    assert [head.notes.sink for head in heads] == stores
+    assert [store.data for store in stores] == [b"x" * 150] * 2
+    assert one._repeat is None
+    assert one.take(WHOLE, 3) == b""
+    assert (one.head.notes.sink, one.body) == (None, b"hello")
+
+
+def test_a_body_that_is_too_large_for_its_place_is_refused_without_a_hint() -> None:
+    one = Intake(LIMITS, lambda _: Store(200))
+    with pytest.raises(RequestError) as caught:
+        one.take(HEADS.replace(b"length: 5", b"length: 201"), 1)
+    assert (caught.value.status, caught.value.reason) == (413, "The body is larger than 200 bytes.")
+    one = Intake(LIMITS, lambda _: Store(200))
+    one.take(CHUNKED, 1)
+    with pytest.raises(RequestError) as caught:
+        one.take(b"c9\r\n", 1)
+    assert (caught.value.status, caught.value.reason) == (413, "The body is larger than 200 bytes.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -156,6 +157,19 @@ def test_what_the_kernel_does_not_take_is_queued_in_order(scene: Scene) -> None:
     assert scene.owner.log == ["pause", "resume"]
 
 
+@pytest.mark.parametrize(("left", "log"), [(0, ["resume"]), (1, [])])
+def test_writing_goes_on_where_little_is_queued(scene: Scene, left: int, log: list[str]) -> None:
+    """The kernel takes all but the low water mark here, or all but a byte more."""
+    scene.link.attach(scene.owner)
+    link: Any = scene.link
+    link._sock.close()
+    link._sock = SimpleNamespace(send=lambda data: 1000, close=lambda: None, fileno=lambda: -1)
+    link._queue.append(memoryview(bytes(LOW_WATER + 1000 + left)))
+    link._queued, link._writing_paused = LOW_WATER + 1000 + left, True
+    link._writable()
+    assert (link.unsent, scene.owner.log) == (LOW_WATER + left, log)
+
+
 def test_a_close_sends_what_is_queued_first(scene: Scene) -> None:
     scene.link.attach(scene.owner)
     scene.link.write(b"a" * 200_000)
@@ -215,6 +229,10 @@ def test_facts_of_a_link(scene: Scene) -> None:
     assert isinstance(found, socket.socket)
     assert scene.link.info("peername") == ""  # a pair of sockets has no names
     assert scene.link.info("ssl_object") is None
+    with socket.socket() as loose:  # which has no other side
+        scene.link._sock = loose
+        assert scene.link.info("peername") is None
+        scene.link._sock = found
     scene.link.abort()
     assert scene.link.info("peername") is None
     assert found.fileno() == -1

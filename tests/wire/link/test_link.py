@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
@@ -488,6 +489,25 @@ def test_an_anchor_counts_steps_but_not_slewing() -> None:
     assert anchor.checked_ns == clock.now_ns()
     anchor.check(clock.now_ns())
     assert anchor.steps == 2
+
+
+@pytest.mark.parametrize(("beyond", "steps"), [(0, 0), (1, 1)])
+@pytest.mark.parametrize("way", [1, -1])
+def test_a_step_is_more_than_slewing_and_jitter_explain(way: int, beyond: int, steps: int) -> None:
+    clock = ManualClock(now_ns=1_000)
+    anchor = Anchor(clock)
+    clock.advance(20_000_000)
+    clock.step_wall(way * (JITTER_NS + 10_000 + beyond))
+    anchor.check(clock.now_ns())
+    assert anchor.steps == steps
+
+
+def test_an_anchor_believes_the_tightest_of_its_sandwiches() -> None:
+    """Each is monotonic, wall, monotonic: 40, 10, 30 and 10 wide here, the second one counts."""
+    now = iter([100, 140, 200, 210, 300, 330, 400, 410])
+    wall = iter([1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000])
+    clock: Any = SimpleNamespace(now_ns=lambda: next(now, 0), wall_ns=lambda: next(wall))
+    assert Anchor(clock).offset_ns == 2_000_000 - 205
 
 
 class Transport:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lightgate.errors import ConfigError
+from lightgate.wire.link.kernel import KernelLink
 from lightgate.wire.link.listen import KernelListener, listen_at, open_sockets, peer_name
 from lightgate.wire.link.stamper import Stamper, best_source
 
@@ -34,6 +35,19 @@ async def test_sockets_that_share_a_port_all_listen_there() -> None:
         assert not shared.getblocking()
         with socket.create_connection(bound.getsockname(), timeout=20):
             pass
+
+
+@pytest.mark.parametrize("reuse_port", [False, True])
+async def test_the_options_of_a_socket_that_listens(reuse_port: bool) -> None:
+    """A port whose last connections still wait for their end can be opened again at once."""
+    for host in ("127.0.0.1", "::1"):
+        (bound,) = await open_sockets(host, 0, reuse_port=reuse_port)
+        with bound:
+            assert not bound.getblocking()
+            assert bound.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) == 1
+            assert bound.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) == reuse_port
+            if bound.family == socket.AF_INET6:
+                assert bound.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
 
 
 async def test_a_port_that_is_taken_is_said_and_nothing_stays_open() -> None:
@@ -198,3 +212,18 @@ def test_the_best_stamps_are_those_that_the_system_has(monkeypatch: pytest.Monke
     with socket.socket() as sock, pytest.raises(ConfigError, match="Only a kernel stamper"):
         read.accepted(sock)
     read.close()
+
+
+@pytest.mark.parametrize("source", ["kernel", "read"])
+async def test_a_link_stamps_as_its_stamper_says(source: Any) -> None:
+    if source == "kernel" and best_source() != "kernel":
+        pytest.skip("This kernel does not stamp received data.")
+    stamper = Stamper(source)
+    here, there = socket.socketpair()
+    here.setblocking(False)
+    with there:
+        link = await stamper.link(here)
+        assert isinstance(link, KernelLink) == (source == "kernel")
+        assert (stamper.anchor is not None) == (source == "kernel")
+        link.abort()
+    stamper.close()

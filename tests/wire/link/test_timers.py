@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lightgate.wire.link.timers import (
+    _SPEC,
     EARLY_NS,
     Alarm,
     Deadline,
@@ -222,3 +223,18 @@ def test_a_cleared_deadline_calls_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (deadline.pending, deadline.ticking) == (False, False)
     assert [live[0] for _, _, live in loop.timers] == [False]
     deadline.close()
+
+
+async def test_a_kernel_alarm_is_disarmed_by_zeros() -> None:
+    """The interval and the expiry: any other number would wake once more."""
+    alarm = KernelAlarm(lambda: None)
+    orders: list[Any] = []
+    alarm._settime = lambda fd, absolute, spec, old: orders.append(  # type: ignore[assignment]
+        (fd == alarm._fd, absolute, *_SPEC.unpack(spec.raw), old)
+    )
+    alarm.set(3_000_000_007)
+    alarm.set(-1)
+    alarm.clear()
+    assert orders == [(True, 1, 0, 0, 3, 7, None), (True, 1, 0, 0, 0, 1, None),
+                      (True, 1, 0, 0, 0, 0, None)]  # fmt: skip
+    alarm.close()

@@ -279,3 +279,12 @@ async def test_losses_before_and_after_the_handshake(trust: Trust, both: Both) -
     both.link.on_lost(None)
     both.link.on_lost(None)
     assert both.owner.log == [ConnectionResetError]
+
+
+async def test_after_our_own_goodbye_the_owner_hears_no_more(both: Both) -> None:
+    both.link.close()
+    both.server.write(b"late")
+    both.back(9, 8)
+    both.link.pause_writing()
+    both.link.on_lost(None)
+    assert both.owner.log == []

@@ -22,6 +22,7 @@ from lightgate.dialect.neutral.folding import (
 )
 from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dumped, named
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.neutral.terms import ErrorTerms, terms
 from lightgate.errors import Malformed, StreamError
 
@@ -281,7 +282,7 @@ def _whole(block: Object, *, cut: bool) -> Object:
 def _input(text: str, *, cut: bool) -> Any:
     """Decode the input that a model wrote in pieces; input that was cut off is empty."""
     try:
-        return msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
+        return any_json.decode(text.encode("utf-8", "surrogatepass"))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         if cut:
             return {}

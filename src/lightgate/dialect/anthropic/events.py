@@ -11,6 +11,7 @@ from lightgate.dialect.errors import error_of, malformed
 from lightgate.dialect.kinds import REASONING, TEXT, TOOL
 from lightgate.dialect.neutral.events import Reader, finishes
 from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of
+from lightgate.dialect.neutral.numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,8 +96,8 @@ class _Event(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_event_decoder: Final = msgspec.json.Decoder(_Event)
-_whole_decoder: Final = msgspec.json.Decoder(_Message)
+_event_decoder: Final = msgspec.json.Decoder(_Event, float_hook=number)
+_whole_decoder: Final = msgspec.json.Decoder(_Message, float_hook=number)
 _OWN_TOOLS: Final = ("server_tool_use", "mcp_tool_use")  # called and answered by the provider
 _NOTHING: Final = Usage()
 

@@ -36,7 +36,7 @@ class _Unsayable(Exception):  # noqa: N818 - a way out of the recursion
 def native_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
     """Return the schema as Anthropic takes it; None where it can only be asked for in words."""
     try:
-        if _kind(schema) != "object" or _circular(schema):
+        if not _is_object(schema) or _circular(schema):
             return None
         made: dict[str, Any] = _put(schema)
     except (_Unsayable, RecursionError):
@@ -59,7 +59,7 @@ def _put(schema: Any) -> Any:
     if limits:
         said = [out["description"]] if isinstance(out.get("description"), str) else []
         out["description"] = " ".join([*said, f"({', '.join(limits)})"])
-    if _kind(schema) == "object":
+    if _is_object(schema):
         if not schema.get("properties") or schema.get("additionalProperties", False) is not False:
             raise _Unsayable  # any field may come: no list of them can be closed
         out["additionalProperties"] = False
@@ -81,11 +81,10 @@ def _inside(word: str, value: Any) -> Any:
     return _put(value) if word == "items" else value
 
 
-def _kind(schema: dict[str, Any]) -> str:
+def _is_object(schema: dict[str, Any]) -> bool:
     kind = schema.get("type")
-    if kind == "object" or (isinstance(kind, list) and "object" in kind) or "properties" in schema:
-        return "object"
-    return ""
+    kinds = kind if isinstance(kind, list) else [kind]
+    return "object" in kinds or "properties" in schema
 
 
 def _circular(schema: dict[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from lightgate.dialect.neutral.build import built, need, put
 from lightgate.dialect.neutral.dialect import Dialect, WholeFacts
 from lightgate.dialect.neutral.events import Reader, unstreamed
 from lightgate.dialect.neutral.json_text import Count, decoded, dumped
+from lightgate.dialect.neutral.numbers import number
 from lightgate.errors import Malformed
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class _Embedded(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_decoder: Final = msgspec.json.Decoder(_Embedded)
+_decoder: Final = msgspec.json.Decoder(_Embedded, float_hook=number)
 
 
 def _vectors(answer: _Embedded | None) -> Vectors | None:

@@ -18,6 +18,7 @@ from lightgate.dialect.neutral.build import built, need
 from lightgate.dialect.neutral.dialect import Dialect
 from lightgate.dialect.neutral.events import Reader, marker, stray
 from lightgate.dialect.neutral.json_text import Count, decoded
+from lightgate.dialect.neutral.numbers import number
 from lightgate.dialect.openai_chat.answer import error_event, error_words
 from lightgate.errors import UsageError
 
@@ -66,7 +67,7 @@ class _Sound(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_decoder: Final = msgspec.json.Decoder(_Sound)
+_decoder: Final = msgspec.json.Decoder(_Sound, float_hook=number)
 
 
 def _event(listener: Listener, name: bytes, data: bytes) -> None:

@@ -18,6 +18,7 @@ from lightgate.dialect.neutral.build import built, need, put, refuse
 from lightgate.dialect.neutral.dialect import Dialect, WholeFacts
 from lightgate.dialect.neutral.events import Reader, unstreamed
 from lightgate.dialect.neutral.json_text import decoded, dumped
+from lightgate.dialect.neutral.numbers import number
 from lightgate.dialect.openai_chat.answer import error_event, error_words
 from lightgate.dialect.openai_chat.events import ChatUsage, usage_of
 from lightgate.errors import Malformed
@@ -57,7 +58,7 @@ class _Answer(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_decoder: Final = msgspec.json.Decoder(_Answer)
+_decoder: Final = msgspec.json.Decoder(_Answer, float_hook=number)
 
 
 def _whole(listener: Listener, body: bytes) -> None:

@@ -15,6 +15,7 @@ from lightgate.dialect.errors import BadField, error_of, malformed
 from lightgate.dialect.neutral.dialect import Dialect, WholeFacts
 from lightgate.dialect.neutral.events import Reader, unstreamed
 from lightgate.dialect.neutral.json_text import decoded, dumped
+from lightgate.dialect.neutral.numbers import number
 from lightgate.dialect.request import Built
 from lightgate.errors import Malformed
 
@@ -105,7 +106,7 @@ class _Count(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_decoder: Final = msgspec.json.Decoder(_Count)
+_decoder: Final = msgspec.json.Decoder(_Count, float_hook=number)
 
 
 def _number(answer: _Count | None) -> int | None:

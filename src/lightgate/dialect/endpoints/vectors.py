@@ -12,6 +12,7 @@ import msgspec
 
 from lightgate.dialect.errors import BadField, Untranslatable
 from lightgate.dialect.neutral.estimate import estimate_tokens
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.errors import Malformed
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _floats: Final = msgspec.json.Decoder(list[float])
 _word: Final = msgspec.json.Decoder(str)
-_any: Final = msgspec.json.Decoder()
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -54,7 +54,7 @@ def tokens_of(vectors: Vectors, asked: Mapping[str, msgspec.Raw], field: str) ->
     """The tokens of an answer; those of the asked texts are estimated where nobody counted."""
     if vectors.tokens is not None:
         return vectors.tokens
-    return estimate_tokens(_any.decode(asked.get(field, msgspec.Raw(b'""'))))
+    return estimate_tokens(any_json.decode(asked.get(field, msgspec.Raw(b'""'))))
 
 
 def as_floats(raw: msgspec.Raw) -> msgspec.Raw:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-import msgspec
-
 from lightgate.dialect.neutral.build import (
     arguments_object,
     built,
@@ -24,6 +22,7 @@ from lightgate.dialect.neutral.build import (
     system_apart,
     text_only,
 )
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.request import File, Image, Text, Thought
 
@@ -201,7 +200,7 @@ def _result(said: Message, name: str, out: Omissions) -> list[dict[str, Any]]:
 
 def _response(text: str) -> dict[str, Any]:
     try:
-        value = msgspec.json.decode(text)
+        value = any_json.decode(text)
     except (ValueError, RecursionError):
         value = text
     # Only an object is taken for JSON: "1.10" may be a version, and is left as it was said.

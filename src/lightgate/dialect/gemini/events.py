@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.clock.tokens import Usage
+from lightgate.clock.tokens import HEARD, Usage
 from lightgate.dialect.errors import error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, TEXT, TOOL
 from lightgate.dialect.neutral.events import Likely, Logprob, Reader, bare_stops, finishes, stray
 from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of
+from lightgate.dialect.neutral.numbers import number
 
 if TYPE_CHECKING:
-    from lightgate.clock.tokens import Calls
+    from lightgate.clock.tokens import Calls, Media
     from lightgate.dialect.neutral.events import Listener
 
 UNSPECIFIED: Final = "FINISH_REASON_UNSPECIFIED"
@@ -75,12 +76,19 @@ class _Feedback(msgspec.Struct, gc=False, rename="camel"):
     block_reason: Any = None
 
 
+class _Share(msgspec.Struct, gc=False, rename="camel"):
+    modality: Any = None
+    token_count: Count = None
+
+
 class _Usage(msgspec.Struct, gc=False, rename="camel"):
     prompt_token_count: Count = None
     candidates_token_count: Count = None
     thoughts_token_count: Count = None
     tool_use_prompt_token_count: Count = None
     cached_content_token_count: Count = None
+    prompt_tokens_details: list[_Share] | None = None
+    candidates_tokens_details: list[_Share] | None = None
 
 
 class _Chunk(msgspec.Struct, gc=False, rename="camel"):
@@ -90,8 +98,8 @@ class _Chunk(msgspec.Struct, gc=False, rename="camel"):
     error: Any = None
 
 
-_decoder: Final = msgspec.json.Decoder(_Chunk)
-_list_decoder: Final = msgspec.json.Decoder(list[_Chunk])
+_decoder: Final = msgspec.json.Decoder(_Chunk, float_hook=number)
+_list_decoder: Final = msgspec.json.Decoder(list[_Chunk], float_hook=number)
 
 
 def _event(listener: Listener, name: bytes, data: bytes) -> None:
@@ -209,7 +217,15 @@ def _usage_of(said: _Usage, calls: Calls) -> Usage | None:
         tokens_reasoning=thoughts,
         tokens_cached=said.cached_content_token_count,
         calls=calls,
+        media=_media(said.prompt_tokens_details, said.candidates_tokens_details),
     )
+
+
+def _media(before: list[_Share] | None, after: list[_Share] | None) -> Media:
+    """The tokens that are no text, by kind."""
+    heard = [(HEARD, one.token_count) for one in before or () if one.modality == "AUDIO"]
+    made = [(str(one.modality).lower(), one.token_count) for one in after or ()]
+    return tuple((kind, count) for kind, count in heard + made if count and kind != "text")
 
 
 def _sum(one: int | None, two: int | None) -> int | None:

@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from lightgate.dialect.errors import Untranslatable
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.request import Built, File, Image, Message, Text, Thought
 from lightgate.errors import UsageError
 
@@ -263,7 +264,7 @@ def arguments_object(
     and the conversation has to go on.
     """
     try:
-        value = msgspec.json.decode(call.arguments or "{}")
+        value = any_json.decode(call.arguments or "{}")
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):

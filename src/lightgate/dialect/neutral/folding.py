@@ -11,13 +11,14 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from lightgate.dialect.neutral.json_text import Object, decoded, dumped
+from lightgate.dialect.neutral.numbers import number
 from lightgate.errors import Malformed
 
 # Facts about a piece, not text: the first word stays when later pieces repeat it.
 ONCE: Final = frozenset({"id", "type", "role", "name", "object", "format", "call_id", "index"})
 _DEPTH: Final = 4  # of the objects in which pieces are joined; what is deeper is taken as it comes
 PIECE: Final = 32  # bytes that a piece or an object takes beside its text
-_objects: Final = msgspec.json.Decoder(Object)
+_objects: Final = msgspec.json.Decoder(Object, float_hook=number)
 _encode: Final = msgspec.json.Encoder().encode
 
 

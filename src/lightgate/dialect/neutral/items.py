@@ -11,6 +11,7 @@ import msgspec
 
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.neutral.events import Logprob, Reason
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.request import CallForm
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def arguments_of(item: Item) -> dict[str, Any] | None:
     """Read a call's arguments as the object that they should be; None if they are not."""
     text = item.text
     try:
-        value = msgspec.json.decode(text)
+        value = any_json.decode(text)
     except (ValueError, RecursionError):
         try:  # halves of an emoji are let through, and what is no number is none
             value = json.loads(text, parse_constant=_number, parse_float=_number)

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from lightgate.dialect.neutral.numbers import any_json
+
 MOST: Final = 1 << 40  # tokens; more than this is no count
 DEEPEST: Final = 500  # levels of nesting; every interpreter reads so many, each has another limit
 Object = dict[str, Any]
@@ -18,7 +20,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None  # of tokens
 T = TypeVar("T")
 
 SHALLOW_BYTES: Final = 2 * DEEPEST  # JSON that is no longer cannot be too deep
-_any: Final = msgspec.json.Decoder()
 _encode: Final = msgspec.json.Encoder().encode
 # JSON lets these stand as they are, but line readers of some clients end a line at each of them.
 _LINE_ENDS: Final = (
@@ -80,7 +81,7 @@ def _count(value: Any) -> int | None:
 def value_of(raw: bytes | str | None) -> Any:
     """Decode any JSON; None for what is none."""
     try:
-        return None if raw is None else _any.decode(raw)
+        return None if raw is None else any_json.decode(raw)
     except (ValueError, RecursionError):
         return None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.request import CallForm, Tool
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def free_arguments(text: str) -> str:
 def free_text(arguments: str) -> str:
     """Read the free text of a call from the arguments of its function."""
     try:
-        value = msgspec.json.decode(arguments)
+        value = any_json.decode(arguments)
     except (ValueError, RecursionError):
         return arguments
     text = value.get(_INPUT) if isinstance(value, dict) else None

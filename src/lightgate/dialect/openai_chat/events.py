@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lightgate.clock.tokens import Usage
+from lightgate.clock.tokens import HEARD, Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import (
@@ -23,9 +23,10 @@ from lightgate.dialect.neutral.events import (
     stray,
 )
 from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of, dicts_of
+from lightgate.dialect.neutral.numbers import number
 
 if TYPE_CHECKING:
-    from lightgate.clock.tokens import Calls
+    from lightgate.clock.tokens import Calls, Media
     from lightgate.dialect.neutral.events import Listener, Place
 
 # What servers of this dialect say, OpenAI's own words first.
@@ -88,10 +89,13 @@ class _FullChoice(_Choice, gc=False):  # the clock does without these
 class _InDetails(msgspec.Struct, gc=False):
     cached_tokens: Count = None
     cache_write_tokens: Count = None
+    audio_tokens: Count = None
 
 
 class _OutDetails(msgspec.Struct, gc=False):
     reasoning_tokens: Count = None
+    audio_tokens: Count = None
+    image_tokens: Count = None  # OpenRouter's
 
 
 class ChatUsage(msgspec.Struct, gc=False):
@@ -124,8 +128,10 @@ class _FullChunk(_Chunk, gc=False):
     choices: tuple[_FullChoice, ...] | UnsetType | None = UNSET
 
 
-_counted: Final = msgspec.json.Decoder(_Chunk)
-_full: Final = cast("msgspec.json.Decoder[_Chunk]", msgspec.json.Decoder(_FullChunk))
+_counted: Final = msgspec.json.Decoder(_Chunk, float_hook=number)
+_full: Final = cast(
+    "msgspec.json.Decoder[_Chunk]", msgspec.json.Decoder(_FullChunk, float_hook=number)
+)
 
 
 def _event(listener: Listener, name: bytes, data: bytes) -> None:
@@ -288,7 +294,18 @@ def usage_of(said: ChatUsage | None, tier: Any = None) -> Usage | None:
         tokens_cache_write=written,
         tier=tier if isinstance(tier, str) else None,
         calls=_calls(said) if said.num_sources_used or said.num_search_queries else (),
+        media=_media(said.prompt_tokens_details, details),
     )
+
+
+def _media(before: _InDetails | None, after: _OutDetails | None) -> Media:
+    """The tokens that are no text, by kind."""
+    heard = None if before is None else before.audio_tokens
+    spoken, drawn = (None, None) if after is None else (after.audio_tokens, after.image_tokens)
+    if not heard and not spoken and not drawn:
+        return ()
+    counts = {HEARD: heard, "audio": spoken, "image": drawn}
+    return tuple((kind, count) for kind, count in counts.items() if count)
 
 
 def _calls(said: ChatUsage) -> Calls:

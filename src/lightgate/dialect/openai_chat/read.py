@@ -98,8 +98,10 @@ def _plain(body: Fields, sheet: Sheet) -> None:
     body.only("functions", [])
     body.only("function_call", "none")
     body.refuse("audio", "the answer is to be sound")
-    if body.object("web_search_options") is not None:
-        sheet.host("web_search", "web_search_options")
+    search = body.object("web_search_options")
+    if search is not None:
+        search.leave(*search.names)
+        sheet.host("web_search", search.place)
     body.hint("prediction")
 
 
@@ -143,11 +145,11 @@ def _choose_word(body: Fields, sheet: Sheet, word: str, place: str) -> None:
         sheet.put("tool_choice", word, place)
 
 
-def _allowed(tool: Fields, wrapped: bool) -> str:
+def _allowed(tool: Fields, wrapped: bool) -> str | None:
     kind = tool.need_text("type")
     if kind not in {"function", "custom"}:
         tool.out.drop(tool.place, f"{kind!r} is no function")
-        return ""
+        return None
     said = tool.need_object(kind) if wrapped else tool
     name = said.need_text("name")
     said.done()

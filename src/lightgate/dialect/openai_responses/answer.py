@@ -13,6 +13,7 @@ from lightgate.dialect.neutral.folding import encoded, object_of
 from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dumped, named
 from lightgate.dialect.neutral.names import free_text
+from lightgate.dialect.neutral.numbers import number
 from lightgate.dialect.neutral.terms import ErrorTerms, terms
 from lightgate.dialect.openai_responses.events import LAST
 from lightgate.errors import Malformed
@@ -306,7 +307,7 @@ class _Raw(msgspec.Struct, gc=False):
     output_index: Any = None
 
 
-_raw_decoder: Final = msgspec.json.Decoder(_Raw)
+_raw_decoder: Final = msgspec.json.Decoder(_Raw, float_hook=number)
 
 
 class ResponsesAssembler:

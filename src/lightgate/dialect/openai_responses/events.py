@@ -11,6 +11,7 @@ from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import DONE, Reader, bare_stops, finishes, logprobs_of
 from lightgate.dialect.neutral.json_text import Count, decoded
+from lightgate.dialect.neutral.numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,9 +117,9 @@ class _FullEvent(_Event, gc=False):  # the clock does without these
     arguments: Any = None
 
 
-_counted: Final = msgspec.json.Decoder(_Event)
-_full: Final = msgspec.json.Decoder(_FullEvent)
-_whole_decoder: Final = msgspec.json.Decoder(_Response)
+_counted: Final = msgspec.json.Decoder(_Event, float_hook=number)
+_full: Final = msgspec.json.Decoder(_FullEvent, float_hook=number)
+_whole_decoder: Final = msgspec.json.Decoder(_Response, float_hook=number)
 
 
 def _event(listener: Listener, name: bytes, data: bytes) -> None:

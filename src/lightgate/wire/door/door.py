@@ -72,7 +72,9 @@ class Door:
         self._stamper = Stamper("kernel") if stamp == "kernel" else None
         self._tls = tls
         self._listeners: list[_Listener] = []
-        self._farewells = Farewells(self._limits.linger_s)
+        self._farewells = Farewells(
+            self._limits.linger_s, 0 if crowd is None else crowd.connections
+        )
 
     @property
     def connections(self) -> int:
@@ -102,14 +104,22 @@ class Door:
         bound: int = sockets[0].getsockname()[1]
         return bound
 
-    async def drain(self, budget_s: float, *, gentle: bool = False) -> None:
+    async def drain(
+        self, budget_s: float, *, gentle: bool = False, courtesy_s: float = 0.0
+    ) -> None:
         """Accept no more, let running replies finish within the budget, then abort the rest.
 
-        Idle connections are closed at once. With `gentle` each gets one more reply within the
-        budget, which tells the client that it is the last: no request meets a closed connection.
+        Idle connections are closed after `courtesy_s`. Until then, and with `gentle` within the
+        whole budget, each gets one more reply, which tells the client that it is the last: no
+        request meets a closed connection.
         A client that has not finished its request shortly before the end is told so.
         """
-        self._stop_accepting(gentle=gentle)
+        courtesy_s = 0.0 if gentle else min(courtesy_s, budget_s / 2)
+        self._stop_accepting(gentle=gentle or courtesy_s > 0)
+        if courtesy_s > 0:
+            await self._emptied(courtesy_s)
+            self._service.close(gentle=False)
+            budget_s -= courtesy_s
         for connection in () if gentle else tuple(self._service.connections):
             connection.retire()
         if not await self._emptied(max(0.0, budget_s - TELL_S)):

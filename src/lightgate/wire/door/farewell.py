@@ -14,13 +14,18 @@ if TYPE_CHECKING:
     from lightgate.wire.door.connection import ServedLink
 
 MOST: Final = 256  # clients that are waited for at once; each holds a descriptor
+# Of the connections that there may be: their descriptors are counted twice, for a provider's too,
+# and clients that were turned away must not take those of the clients that were not.
+_SHARE: Final = 8
+FEW: Final = 8  # however few connections there may be: a process has some descriptors to spare
 
 
 class Farewells:
     """The clients of one door that were turned away and have not closed yet."""
 
-    def __init__(self, linger_s: float) -> None:
+    def __init__(self, linger_s: float, connections: int = 0) -> None:
         self._linger_s = linger_s
+        self._most = min(MOST, max(FEW, connections // _SHARE)) if connections else MOST
         self._open: set[_Farewell] = set()
 
     def __len__(self) -> int:
@@ -29,7 +34,7 @@ class Farewells:
     def say(self, link: ServedLink, answer: bytes) -> None:
         """Send the answer and close; above the most, without a wait for the client."""
         link.write(answer)
-        if len(self._open) < MOST and link.end_writing():
+        if len(self._open) < self._most and link.end_writing():
             _Farewell(link, self._open, self._linger_s)
         else:
             link.close()

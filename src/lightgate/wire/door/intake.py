@@ -138,7 +138,7 @@ class Intake:
         at = len(before)
         stop = data.find(b"\r", at, at + LENGTH_DIGITS + 1)
         digits = data[at:stop]
-        if stop <= at or not digits.isdigit() or not data.startswith(after, stop):
+        if not digits.isdigit() or not data.startswith(after, stop):  # not with a stop of -1 either
             return None
         limits, length, end = self._limits, int(digits), stop + len(after)
         past = end + length
