@@ -207,7 +207,10 @@ policy = "fastest"
 [prices."lab/plain!no-text"]
 input = 1
 output = 2
-"""
+[prices."lab/far"]
+input = 1000000
+output = 1000000
+"""  # of the other target a probe is never paid for
 
 
 def thinking(terms: str = "") -> str:
@@ -286,14 +289,17 @@ async def test_a_day_has_its_cap(start: Start) -> None:
     assert await probed(rig, prober) == THINKS  # a new day
 
 
-async def test_nobody_is_probed_without_traffic_or_without_a_price(start: Start) -> None:
+async def test_an_own_engine_without_a_price_is_probed_while_there_is_traffic(start: Start) -> None:
     rig = await start('[models.m]\ntargets = ["lab/think", "lab/tool"]\npolicy = "fastest"\n')
     prober = prober_of(rig.state)
-    rig.state.learned.spent_nano = 10**12
     rig.state.learned.asked_ns = rig.state.now_ns() - QUIET_NS - 1
     assert prober.look() is None
     rig.state.learned.asked_ns = rig.state.now_ns()
-    assert prober.look() is None  # no price is known
+    rig.state.learned.usual_in = 300.0
+    assert await probed(rig, prober) == "lab/think"
+    note = rig.settled()[0]
+    assert note.exchange.cost_nano is None
+    assert 250 < (note.attempts[0].tokens_in or 0) < 450  # as the simulator counts them
 
 
 async def test_a_failed_probe_counts_against_its_target(start: Start) -> None:

@@ -482,7 +482,7 @@ async def test_an_own_check_is_loaded_by_its_entry_point(
         def load(self) -> Any:
             return lambda answer, _wants: "Ulaanbaatar" in answer.text
 
-    for module in ("lightgate.gateway.served.tiers", "lightgate.config.values"):
+    for module in ("importlib.metadata", "lightgate.config.values"):
         monkeypatch.setattr(f"{module}.entry_points", lambda group: [Point()])
     rig = await cascaded('"says_ulaanbaatar"')
     cast.lines["middle"] = ("Ulaanbaatar.", "stop")
@@ -500,7 +500,7 @@ def test_an_own_check_that_cannot_be_loaded_stops_the_start(
         def load(self) -> Any:
             raise ImportError("no such module")
 
-    for module in ("lightgate.gateway.served.tiers", "lightgate.config.values"):
+    for module in ("importlib.metadata", "lightgate.config.values"):
         monkeypatch.setattr(f"{module}.entry_points", lambda group: [Point()])
     text = TIERS.format(port=1, verify='"broken"', small='"raw/small"', more="")
     config = parse_config(text)

@@ -84,7 +84,8 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     says that longer prompts cost more than shown, `long` how much, the shortest first. `tiers` are
     by the name of a service tier. `batch_source` says where the prices of a batch come from: from
     the list, from a provider's `discount` on all its prices, or from the user.
-    `input_audio` is for tokens of sound; `characters` is for a million characters that are spoken,
+    `input_audio` and `output_audio` are for tokens of sound, and so on for pictures and films; None
+    where they have no price of their own. `characters` is for a million that are spoken,
     `audio_hour` for an hour of a recording. `calls` are for a thousand calls of a tool that the
     provider carries out itself, by kind, and of the model itself (`request`). `cache_write_1h` is
     for tokens that are kept for an hour.
@@ -101,6 +102,11 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     batch_source: BatchSource | None = None
     tiers: dict[str, TierRates] = {}
     input_audio: Decimal | None = None
+    input_image: Decimal | None = None
+    input_video: Decimal | None = None
+    output_audio: Decimal | None = None
+    output_image: Decimal | None = None
+    output_video: Decimal | None = None
     characters: Decimal | None = None
     audio_hour: Decimal | None = None
     cache_write_1h: Decimal | None = None
@@ -281,6 +287,12 @@ def _rates(info: ModelInfo, at: datetime) -> Rates:
         batch_source="list" if batch is not None else None,
         tiers=_tiers(info, at),
         input_audio=_base(standard, "input_audio_mtok"),
+        input_image=_base(standard, "input_image_mtok"),
+        input_video=_base(standard, "input_video_mtok"),
+        # A model that does nothing but speak has the price of its sound as that of its answers.
+        output_audio=_base(standard, "output_mtok" if "tts" in info.id else "output_audio_mtok"),
+        output_image=_base(standard, "output_image_mtok"),
+        output_video=_base(standard, "output_video_mtok"),
         characters=_base(standard, "input_mchars"),
         audio_hour=_base(standard, "audio_hours") or _base(standard, "input_audio_hours"),
         cache_write_1h=_base(standard, "cache_write_1h_mtok"),

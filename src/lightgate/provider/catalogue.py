@@ -8,7 +8,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
-from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args, get_type_hints
 
@@ -18,6 +17,7 @@ from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.request import RARE, Kind
 from lightgate.errors import ConfigError, UsageError
 from lightgate.price.rates import BatchDiscount
+from lightgate.provider.table_text import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -160,7 +160,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 @functools.cache
 def catalogue() -> Mapping[str, Provider]:
     """Every known provider by name, in the order of the file."""
-    text = resources.files("lightgate.provider").joinpath("catalogue.toml").read_text("utf-8")
+    text = table_text("catalogue.toml")
     return MappingProxyType(read_catalogue(text))
 
 

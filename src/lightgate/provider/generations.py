@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import tomllib
 from fnmatch import fnmatchcase
-from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from lightgate.dialect.generation import Generation
+from lightgate.provider.table_text import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ UNKNOWN: Final = Generation()
 @functools.cache
 def generations() -> Mapping[str, tuple[Generation, ...]]:
     """Every known generation by the family of its dialect, in the order of the file."""
-    text = resources.files("lightgate.provider").joinpath("generations.toml").read_text("utf-8")
+    text = table_text("generations.toml")
     return MappingProxyType(
         {
             family: msgspec.convert(rows, tuple[Generation, ...])

@@ -12,8 +12,9 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from importlib import resources
 from typing import TYPE_CHECKING, Final
+
+from lightgate.provider.table_text import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,7 @@ def plain_name(model: str, prefix: str = "") -> str:
 @functools.cache
 def same_models() -> Mapping[str, str]:
     """Every spelling of `same_models.toml`, plain, with the title of its row."""
-    text = resources.files("lightgate.provider").joinpath("same_models.toml").read_text("utf-8")
+    text = table_text("same_models.toml")
     return read_same_models(text)
 
 

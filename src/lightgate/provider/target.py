@@ -207,6 +207,9 @@ def own_rates(table: PriceTable) -> Rates:
         batch_source="override" if table.batch_input is not None else None,
         characters=table.characters,
         audio_hour=table.audio_hour,
+        input_audio=table.input_audio,
+        output_audio=table.output_audio,
+        output_image=table.output_image,
         calls=dict(table.calls),
         tiers={
             name: TierRates(

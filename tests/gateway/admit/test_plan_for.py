@@ -28,7 +28,7 @@ class Worker:
         self.decided: list[tuple[Any, ...]] = []
         forms = SimpleNamespace(stated_by=self.stated, closed=lambda _: frozenset(self.closed))
         self.learned = SimpleNamespace(
-            asked_ns=0, forms=forms, breakers=SimpleNamespace(troubled=False),
+            asked_ns=0, usual_in=100.0, forms=forms, breakers=SimpleNamespace(troubled=False),
             observer=SimpleNamespace(arrived=self.arrived.append), unstreamable=set(),
             lengths=SimpleNamespace(expected=lambda *whose: whose), budgets="budgets",
             plans=SimpleNamespace(plan=lambda ask, *_: self.asked.append(("form", ask))),
@@ -90,6 +90,13 @@ def test_a_target_without_anything_left_of_its_limits_is_asked_about(worker: Wor
     assert worker.plan(ORDERED) is ORDERED.in_order
     worker.closed = {"a/m"}
     assert worker.plan(ONE) is ONE.in_order  # there is no other
+
+
+def test_the_usual_length_of_prompts_follows_those_that_form_decides_about(worker: Worker) -> None:
+    worker.plan(ORDERED, overrides=overrides(race=1))
+    assert worker.learned.usual_in == 100.0
+    worker.plan(ORDERED, overrides=overrides(policy="fastest"))
+    assert worker.learned.usual_in == pytest.approx(100.0 - 0.05 * 91)
 
 
 @pytest.mark.parametrize(

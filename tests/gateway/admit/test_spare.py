@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-from lightgate.gateway.admit.spare import LATELY_NS, _spare
+import pytest
+
+from lightgate.gateway.admit.spare import LAG_NS, LATELY_NS, _spare, check_spare
+from lightgate.gateway.request.refusal import Refusing
 from lightgate.route.admission.peaks import PEAK_NS, ROOM_NS, ClientPeaks
 from lightgate.route.form.forms import Forms
 
@@ -89,3 +93,26 @@ def test_where_no_queue_was_seen_one_more_is_tried() -> None:
     assert _spare(peaks, T, form, 1)
     form.in_flight = 5
     assert not _spare(peaks, T, form, 1)
+
+
+@pytest.mark.parametrize(
+    ("most", "running", "lag_ns", "room"),
+    [(0, 100, 0, True), (8, 5, 0, True), (8, 6, 0, False), (8, 8, 0, False),
+     (8, 0, LAG_NS, True), (8, 0, LAG_NS + 1, False)],
+)  # fmt: skip
+def test_a_quarter_of_a_worker_is_left_for_clients(
+    most: int, running: int, lag_ns: int, room: bool
+) -> None:
+    forms: dict[str, Form] = {}
+    state: Any = SimpleNamespace(
+        peaks=None, load=SimpleNamespace(requests=most, lag_ns=lag_ns), exchanges=range(running),
+        learned=SimpleNamespace(forms=SimpleNamespace(by_target=forms)),
+    )  # fmt: skip
+    plan: Any = SimpleNamespace(steps=(SimpleNamespace(target=T),))
+    if room:
+        check_spare(state, plan, 1)
+    else:
+        with pytest.raises(Refusing) as caught:
+            check_spare(state, plan, 1)
+        assert caught.value.refusal.code == "no_spare_room"
+    assert isinstance(state.peaks, ClientPeaks)  # from now on clients are counted

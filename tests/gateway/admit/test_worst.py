@@ -295,3 +295,24 @@ def test_sound_without_a_price_reserves_nothing_where_there_is_no_budget(
     state: Any = SimpleNamespace(spend=object())
     assert list(_reserve_sound(state, exchange, steps)) == [(key, 5, 0, reserved)]
     assert exchange.reserved == reserved
+
+
+async def test_a_prompt_that_the_provider_keeps_is_reserved_as_long_as_a_file(
+    start: Start, upstream: Upstream
+) -> None:
+    rig = await started(start, upstream, CALLS)
+    fields = {"model": "rawant/m", "messages": SAY}
+    await asked(rig, "/v1/messages", **fields)
+    await asked(rig, "/v1/messages", container={"skills": []}, **fields)
+    plain, kept = (each.nano_usd for each in rig.reserved()[:2])
+    each = rig.state.served.targets["rawant/m"].target.provider.part_tokens
+    assert kept - plain >= each.file * 1000
+
+
+async def test_where_less_is_left_a_kept_prompt_reserves_all_of_it(
+    start: Start, upstream: Upstream
+) -> None:
+    terms = {"me": KeyTerms(name="me", budget_usd=Decimal("0.05"))}
+    rig = await start(providers(upstream.port) + CALLS, env=ENV, terms=terms)
+    await asked(rig, "/v1/messages", model="rawant/m", container={"skills": []})
+    assert rig.reserved()[0].nano_usd == NANO // 20

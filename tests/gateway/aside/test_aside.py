@@ -95,7 +95,8 @@ async def test_errors_of_a_job_are_raised_as_they_are(aside: Aside) -> None:
 async def test_a_process_that_dies_costs_one_job(aside: Aside) -> None:
     before, _ = await aside.do("k", pid, ())
     jobs = [aside.do("k", died, ()), aside.do("k", pid, ())]
-    lost, after = await asyncio.gather(*jobs, return_exceptions=True)
+    async with asyncio.timeout(30):
+        lost, after = await asyncio.gather(*jobs, return_exceptions=True)
     assert isinstance(lost, AsideFailed)
     assert lost.status == 503
     assert isinstance(after, tuple)
@@ -183,3 +184,35 @@ async def test_a_process_that_cannot_be_started_is_named(
         with pytest.raises(AsideFailed, match=r"cannot be started: No such file or directory\."):
             await aside.do("a", doubled, (b"x",), 2)
     assert await aside.do("a", doubled, (b"x",), 2) == (1, [b"xx", b""])
+
+
+async def test_a_full_pipe_is_waited_for_and_a_former_ones_is_not(aside: Aside) -> None:
+    await aside.do("k", pid, ())
+    ended = aside._transport
+    aside._end()
+    await aside.do("k", pid, ())
+    aside.flow(ended, full=True)
+    await aside.do("k", pid, ())
+    now = aside._transport
+    aside.flow(now, full=True)
+    asked = asyncio.ensure_future(aside.do("k", doubled, (b"ab",), 2))
+    while aside._running is None:
+        await asyncio.sleep(0)
+    unsent = list(aside._left)
+    assert b"ab" in b"".join(unsent)
+    aside._left = iter(unsent)
+    aside.flow(ended, full=False)
+    assert aside._full
+    aside.flow(now, full=False)
+    assert await asked == (2, [b"abab", b""])
+
+
+async def test_the_end_of_no_process_is_none_and_a_close_waits_for_it(aside: Aside) -> None:
+    aside.lost(None)  # before one was started
+    await aside.do("k", pid, ())
+    aside.lost(None)
+    pipe = aside._pipe
+    assert pipe is not None
+    assert not pipe.gone.done()
+    await aside.close()
+    assert pipe.gone.done()

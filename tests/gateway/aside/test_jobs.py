@@ -110,7 +110,9 @@ def test_a_prompt_is_shortened_and_read_again() -> None:
         body(), CHAT, ReadWants(values=0), Shortening(trim=False, concise=True)
     )
     assert made != body()
+    request.tokens_in = 0
     told = with_fields(request, made, places)
+    assert told.tokens_in == len(made) // 4 + 1
     assert json.loads(made)["messages"] == json.loads(bytes(told.fields["messages"]))
     assert len(json.loads(made)["messages"]) == 2
 

@@ -10,13 +10,23 @@ import msgspec
 import pytest
 
 from lightgate.clock.source import ManualClock
-from lightgate.gateway.batches.records import INPUT, OUTPUT, BatchJob, StoredFile, new_id
+from lightgate.gateway.batches.records import (
+    INPUT,
+    OUTPUT,
+    BatchJob,
+    FileProblem,
+    StoredFile,
+    instant,
+    new_id,
+)
 from lightgate.gateway.batches.store import AGAIN_S, FORGET_S, PART, STALE_S, BatchStore, ListPage
 from lightgate.gateway.request.refusal import Refusing
 from lightgate.gateway.served.snapshot import BatchTerms
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lightgate.gateway.batches.records import JobState
 
 NS = 1_000_000_000
 DAY_S = 86_400
@@ -344,3 +354,93 @@ def test_results_that_are_gone_are_no_more_named_one_by_one(
         assert kept is not None
         assert (kept.has_output, kept.has_errors) == named
     assert store.change("batch_none", lambda now: now) is None
+
+
+def test_tokens_that_nobody_counted_are_none(store: BatchStore) -> None:
+    """In the document of a batch: no usage before an answer, and 0 for what no answer names."""
+    job = job_of(store, add(store))
+    assert job.document()["usage"] is None
+    counted = {"input": 30, "output": 20, "cached": 10, "reasoning": 5}
+    for name, count in counted.items():
+        used = {name: count}
+        told = job_of(store, add(store), usage=used).document()["usage"]
+        assert told == {
+            "input_tokens": used.get("input", 0),
+            "input_tokens_details": {"cached_tokens": used.get("cached", 0)},
+            "output_tokens": used.get("output", 0),
+            "output_tokens_details": {"reasoning_tokens": used.get("reasoning", 0)},
+            "total_tokens": used.get("input", 0) + used.get("output", 0),
+        }
+    assert job_of(store, add(store), usage=counted).document()["usage"]["total_tokens"] == 50
+
+
+def test_a_batch_as_openais_clients_read_it(store: BatchStore) -> None:
+    file, now = add(store), store.now_s
+    job = job_of(store, file)
+    fresh = {
+        "id": job.id, "object": "batch", "endpoint": "/v1/chat/completions", "model": None,
+        "errors": None, "input_file_id": file.id, "completion_window": "24h",
+        "status": "validating", "output_file_id": None, "error_file_id": None,
+        "created_at": now, "in_progress_at": None, "expires_at": now + DAY_S,
+        "finalizing_at": None, "completed_at": None, "failed_at": None, "expired_at": None,
+        "cancelling_at": None, "cancelled_at": None, "usage": None, "metadata": None,
+        "request_counts": {"total": 0, "completed": 0, "failed": 0},
+    }  # fmt: skip
+    assert job.document() == fresh
+    states: tuple[JobState, ...] = (
+        "in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled",
+    )  # fmt: skip
+    for at, state in enumerate(states, start=now):
+        changed = {"status": state, f"{state}_at": at}
+        assert job.moved(state, at).document() == fresh | changed
+    problem = FileProblem(code="c", line=3, message="m")
+    ended = job.moved("failed", now, problems=(problem,), has_output=True, has_errors=True)
+    told = ended.document()
+    assert (told["output_file_id"], told["error_file_id"]) == (job.output_file, job.error_file)
+    assert told["errors"] == {
+        "object": "list",
+        "data": [{"code": "c", "line": 3, "message": "m", "param": None}],
+    }
+
+
+def test_a_batch_as_anthropics_clients_read_it(store: BatchStore) -> None:
+    now = store.now_s
+    counts = {"total": 15, "completed": 5, "failed": 4, "cancelled": 3, "expired": 2}
+    job = job_of(store, add(store), kind="anthropic", **counts)
+    fresh = {
+        "id": job.id, "type": "message_batch", "processing_status": "in_progress",
+        "request_counts": {
+            "processing": 15, "succeeded": 0, "errored": 0, "canceled": 0, "expired": 0,
+        },
+        "created_at": instant(now), "expires_at": instant(now + DAY_S), "ended_at": None,
+        "cancel_initiated_at": None, "archived_at": None, "results_url": None,
+    }  # fmt: skip
+    assert job.document() == fresh
+    ending = job.moved("cancelling", now + 5)
+    assert ending.document() == fresh | {
+        "processing_status": "canceling",
+        "cancel_initiated_at": instant(now + 5),
+    }
+    ended = {
+        "processing_status": "ended",
+        "ended_at": instant(now + 9),
+        "request_counts": {
+            "processing": 1, "succeeded": 5, "errored": 4, "canceled": 3, "expired": 2,
+        },
+    }  # fmt: skip
+    url = f"/v1/messages/batches/{job.id}/results"
+    kept = job.moved("completed", now + 9, has_output=True)
+    assert kept.document() == fresh | ended | {"results_url": url}
+    gone = job.moved("completed", now + 9, has_output=False)
+    assert gone.document() == fresh | ended | {"archived_at": instant(now + 9 + 2 * DAY_S)}
+    assert instant(1_800_000_000) == "2027-01-15T08:00:00Z"
+
+
+def test_fresh_uploads_keep_no_stale_ones_from_being_swept(store: BatchStore) -> None:
+    parts = [store.path(new_id("file-") + PART) for _ in range(20)]
+    for number, path in enumerate(parts):
+        path.write_bytes(b"x")
+        made_s = store.now_s - (STALE_S if number % 2 else STALE_S - 1)
+        os.utime(path, (made_s, made_s))
+    store.sweep()
+    assert [path.exists() for path in parts] == [True, False] * 10

@@ -6,7 +6,9 @@ import asyncio
 import errno
 import hashlib
 import os
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -238,3 +240,13 @@ async def test_an_empty_file_is_a_file(tmp_path: Path, pool: ThreadPoolExecutor)
     assert await upload.complete() == hashlib.sha256(b"").hexdigest()
     assert (tmp_path / "f.part").read_bytes() == b""
     upload.drop()
+
+
+async def test_a_client_is_stopped_above_what_is_held_for_it(pool: ThreadPoolExecutor) -> None:
+    for size, stops in ((HELD_BYTES, 0), (HELD_BYTES + 1, 1)):
+        upload = Upload(MARK, 10**9, pool)
+        stopped: Counter[str] = Counter()
+        upload.attach(partial(stopped.update, ["pause"]), partial(stopped.update, ["resume"]))
+        upload.write(form(b"x" * size))
+        assert (upload.size, stopped["pause"], stopped["resume"]) == (size, stops, 0)
+        upload.drop()

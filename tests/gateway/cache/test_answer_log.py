@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lightgate.gateway.cache.follower import LOG_BYTES, AnswerLog, Made, Participant, SharedReader
+from lightgate.gateway.cache.follower import (
+    LOG_BYTES,
+    STEP_BYTES,
+    AnswerLog,
+    Made,
+    Participant,
+    SharedReader,
+)
 from lightgate.gateway.cache.memory import KeptAnswer
 from lightgate.gateway.cache.single_flight import SharedAnswer, SingleFlight
 
@@ -203,3 +210,14 @@ async def test_a_client_whose_connection_the_door_has_closed_is_read_no_more() -
     other.pump()
     assert fresh.said == [("start", 200, b"join", b"abc"), ("finish",)]
     assert (other.at, other.owed, other.done.done()) == (1, 0, True)
+
+
+async def test_a_log_is_read_in_steps() -> None:
+    """Pieces are taken while those before them are less than a step."""
+    below, just = b"x" * (STEP_BYTES - 1), b"x" * STEP_BYTES
+    log = await log_of(below, b"y", just, b"z")
+    assert log.read(0) == (below + b"y", 2)
+    assert log.read(1) == (b"y" + just, 3)
+    assert log.read(2) == (just, 3)
+    assert log.read(3) == (b"z", 4)
+    assert log.read(4) == (b"", 4)

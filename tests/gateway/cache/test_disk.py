@@ -212,3 +212,17 @@ async def test_the_end_of_the_thread(tier: Tier) -> None:
     tier.disk._thread.join(60)
     assert not tier.disk._thread.is_alive()
     assert not tier.disk._puts
+
+
+async def test_the_thread_is_woken_by_each_answer_and_by_each_question(
+    tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a question would wait until the next look for other workers' answers."""
+    woken: list[str] = []
+    monkeypatch.setattr(tier.disk._change, "notify_all", lambda: woken.append("now"))
+    tier.disk.put(b"k", OWNER, answer(), 100 * S)
+    assert len(woken) == 1
+    tier.disk._round([])
+    woken.clear()
+    assert await tier.asked(b"k") == (answer(), 100 * S)
+    assert woken == ["now"]

@@ -432,3 +432,13 @@ async def test_a_row_that_cannot_be_read_is_a_miss(
         await asyncio.sleep(0)
     assert await disk.find(b"k") is None
     assert not disk._known
+
+
+@pytest.mark.parametrize(
+    ("body", "cuts"), [(b"", ()), (b"x" * 100, ()), (b"x" * 100, (10, 70, 100))]
+)
+def test_the_size_of_an_answer_is_its_body_and_its_parts(
+    body: bytes, cuts: tuple[int, ...]
+) -> None:
+    made = KeptAnswer(True, body, cuts, cuts, "lab/m", 3, 5, 70, 1, 2)
+    assert made.size == len(body) + 16 * len(cuts) + 512

@@ -27,6 +27,7 @@ from gateway.test_cascade import (
 )
 from lightgate.config.load import parse_config
 from lightgate.errors import ConfigError
+from lightgate.gateway.exchange import cascade
 from lightgate.gateway.exchange.cascade import Escalation
 from lightgate.route.form.forms import Forms
 from lightgate.route.health.breaker import Breakers, Rules
@@ -212,6 +213,32 @@ async def test_nothing_starts_ahead_without_a_right_to(begin: Begin, cast: Cast,
     assert "middle" not in cast.asked
     [settled] = await flown(rig)
     assert ("no budget to start raw/middle ahead" in settled.exchange.plan) == (why == "no budget")
+
+
+@pytest.mark.parametrize("why", ["", "resting", "sick", "incident"])
+async def test_nothing_starts_ahead_at_a_target_in_trouble(
+    begin: Begin, cast: Cast, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Each of the three is enough; without any of them the next tier starts."""
+    rig = await begin(NEVER)
+    first = Voice()
+    cast.lines["small"] = first.script
+    asking = await Asking.of(rig)
+    await first.asked.wait()
+    if why == "resting":
+        monkeypatch.setattr(Breakers, "allows", lambda *_: False)
+    elif why == "sick":
+        monkeypatch.setattr(cascade, "sick", lambda *_: True)
+    elif why == "incident":
+        monkeypatch.setattr(Forms, "incident", lambda *_: True)
+    for exchange in rig.exchanges:
+        assert isinstance(exchange.cascade, Escalation)
+        exchange.cascade.start_ahead()  # its time has come
+    assert [len(exchange.attempts) for exchange in rig.exchanges] == [1 if why else 2]
+    monkeypatch.undo()
+    first.say("Fine.")
+    first.end()
+    await asking.whole()
 
 
 # The first one passes

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lightgate.gateway.exchange import cascade as module
 from lightgate.gateway.exchange.cascade import HELD_BYTES, Ahead, Escalation, Hold, _ahead_of
 from lightgate.route.plan.plan import Step
 
@@ -317,3 +318,21 @@ def test_the_bound_of_the_first_tier_is_learned_from_its_checks() -> None:
     for tier, word in ((0, "passed"), (0, "failed"), (0, "unchecked"), (1, "passed")):
         made._learn(fake(step=step(tier)), fake(state=word))
     assert bounds.said == [("answered", 0, 3.5, False), ("answered", 0, 3.5, True)]
+
+
+@pytest.mark.parametrize(("tier", "checked"), [(0, True), (1, True), (2, False), (3, False)])
+def test_the_answer_of_the_last_tier_is_not_checked(
+    monkeypatch: pytest.MonkeyPatch, tier: int, checked: bool
+) -> None:
+    monkeypatch.setattr(module, "Escalation", lambda *given: given)
+    tiers = fake(cascade=fake(tiers=("a", "b", "c")))
+    exchange = fake(
+        request=fake(endpoint=fake(dialect=CHAT)),
+        state=fake(served=fake(tiers={"m": tiers})),
+        alias=fake(name="m"),
+        plan=fake(steps=(step(tier), step(0))),
+    )
+    found: Any = module.escalation_for(exchange)
+    assert found == ((exchange, tiers) if checked else None)
+    exchange.alias = fake(name="another")
+    assert module.escalation_for(exchange) is None

@@ -39,6 +39,9 @@ class Disk:
     def regain(self) -> bool:
         return not self.short
 
+    def keep_in_place(self) -> bool:
+        return False
+
 
 def test_what_is_under_way_is_written_when_no_more_is_admitted() -> None:
     disk = Disk(5)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from lightgate.gateway.exchange.load import (
     BEAT_S,
@@ -18,6 +19,7 @@ from lightgate.gateway.exchange.load import (
     Load,
 )
 from lightgate.gateway.request.refusal import Refusing
+from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import LoadTerms
 from lightgate.ledger.store.keys import KeyTerms
 
@@ -182,3 +184,12 @@ async def test_a_deadline_that_passes_while_the_worker_stands_blames_nobody(star
         answer = await asked
         assert answer.status == status
     assert answer.json["error"]["code"] == "overloaded"
+
+
+async def test_another_snapshot_brings_its_limits(start: Start) -> None:
+    rig = await start()
+    state, snapshot = rig.state, rig.state.served.snapshot
+    assert (state.load.requests, state.load.per_key) == (0, 0)
+    terms = replace(snapshot.terms, limits=LoadTerms(requests=7, requests_per_key=3))
+    state.move(Served(replace(snapshot, terms=terms), {}))
+    assert (state.load.requests, state.load.per_key) == (7, 3)

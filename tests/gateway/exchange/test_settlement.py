@@ -11,7 +11,9 @@ from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
 from lightgate.errors import PeerReset
+from lightgate.gateway.exchange.attempt import Attempt
 from lightgate.gateway.exchange.settle import settle, settle_free
+from lightgate.gateway.served.price import Bill
 from lightgate.route.plan.alias import Alias
 from lightgate.route.plan.plan import Plan, Step
 
@@ -303,3 +305,32 @@ def test_a_line_of_a_batch_is_one_in_the_ledger_and_is_counted_no_more() -> None
     note = settle(worker, facts)
     assert [one.facts.source for one in note.attempts] == ["batch"]
     assert worker.peaks.said == [("ended", facts.id)]
+
+
+def test_the_price_that_a_client_is_told_is_what_is_billed() -> None:
+    """A bill above what was reserved is cut before the header, as it is for the ledger."""
+    one: Any = object.__new__(Attempt)
+    one.step, one.bill = Step("lab/a", 0, None, "primary"), Bill(700, "list", "2026")
+    learned = SimpleNamespace(overbilled=set())
+    one.exchange = SimpleNamespace(ceilings=None, state=SimpleNamespace(learned=learned))
+    assert one.cost_header() == b"x-lightgate-cost-usd: 0.0000007\r\n"
+    for most, told in ((700, b"0.0000007"), (699, b"0.000000699")):
+        one.exchange.ceilings = {"lab/a": most, "lab/b": 1}
+        assert one.cost_header() == b"x-lightgate-cost-usd: %b\r\n" % told
+    assert one.bill == Bill(699, "estimated", "2026")
+    one.bill = Bill(None, None, None)
+    assert one.cost_header() == b"x-lightgate-cost-usd: 0\r\n"
+
+
+@pytest.mark.parametrize(
+    ("prices", "won", "lost"),
+    [((30,), None, 30), ((None,), None, None), ((), None, None), ((30,), 0, None),
+     ((30, 5), None, 35), ((30, 5), 0, 5), ((30, None), 0, None), ((30, None, 7), 1, 37)],
+)  # fmt: skip
+def test_the_price_of_those_that_did_not_win(
+    prices: tuple[int | None, ...], won: int | None, lost: int | None
+) -> None:
+    tried = [attempt("lab/a", nano) for nano in prices]
+    winner = None if won is None else tried[won]
+    note = settle(state(), exchange(*tried, winner=winner)).exchange
+    assert note.loser_cost_nano == lost

@@ -50,12 +50,16 @@ async def test_readiness_names_the_workers_that_do_not_listen(
     with monkeypatch.context() as patched:
         patched.setattr(rig.state.journal, "tight", lambda: True)
         gateway._ready(told)
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.state.journal._journal, "lost", True)
+        gateway._ready(told)
     rig.state.draining = True
     gateway._ready(told)
     assert told.said == [
         (200, json, b'{"status":"ready"}'),
         (503, json, b'{"status":"not ready","not_ready":["worker-1","console"]}'),
         (503, json, b'{"status":"disk full"}'),
+        (503, json, b'{"status":"journal deleted"}'),
         (503, json, b'{"status":"draining"}'),
     ]
     gateway.close()
@@ -289,3 +293,35 @@ async def test_an_error_behind_the_start_of_an_answer_is_the_doors(
     answer = await rig.chat()
     failed = [one for one in caplog.messages if "a handler failed with UsageError" in one]
     assert (answer.status, len(failed)) == ((200, 1) if started else (400, 0))
+
+
+@pytest.mark.parametrize("shares", [False, True])
+async def test_only_limits_that_machines_share_are_waited_for(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    log: list[Any] = []
+    shared, caller, inbound, reply = object(), SimpleNamespace(key=object()), object(), object()
+    exchange: Any = SimpleNamespace(caller=caller, inbound=inbound)
+
+    async def later(state: Any, given: Any) -> None:
+        log.append(("others are asked", state is rig.state, given is exchange))
+
+    module = "lightgate.gateway.http.app"
+    limits = lambda state, key: shared if shares and key is caller.key else None  # noqa: E731
+    monkeypatch.setattr(f"{module}.shared_limits", limits)
+    monkeypatch.setattr(f"{module}.admit_shared", later)
+    monkeypatch.setattr(f"{module}.admit", lambda _, given: log.append(("at once", given)))
+    monkeypatch.setattr(f"{module}.begin", lambda given: log.append(("begun", given)))
+    gateway = Gateway(rig.state, rig.data)
+    given: list[Any] = []
+    monkeypatch.setattr(gateway, "_tasks", lambda *all_: given.append(all_))
+    gateway._admit_later(exchange, reply)  # type: ignore[arg-type]
+    if shares:
+        assert log == []
+        ((of, to, work),) = given
+        assert (of, to) == (inbound, reply)
+        await work
+        assert log == [("others are asked", True, True), ("begun", exchange)]
+    else:
+        assert (log, given) == ([("at once", exchange), ("begun", exchange)], [])
+    gateway.close()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lightgate.gateway.http import models as module
+from lightgate.gateway.http.models import ModelPages
 from lightgate.ledger.store.keys import KeyTerms
 
 if TYPE_CHECKING:
@@ -135,3 +138,20 @@ async def test_auto_routes_a_bare_name_over_all_that_have_it(start: Start) -> No
     assert (await rig.ask("/v1/models/plain")).json["owned_by"] == "lightgate"
     assert rig.settled()[-1].exchange.policy == "chat"
     assert rig.settled()[-1].exchange.model_asked == "plain"
+
+
+@pytest.mark.parametrize(("models", "turns"), [(49, 0), (50, 1), (99, 1), (100, 2), (101, 2)])
+def test_other_work_has_its_turn_after_each_fifty_models(
+    monkeypatch: pytest.MonkeyPatch, models: int, turns: int
+) -> None:
+    names = [f"m{number}" for number in range(models)]
+    monkeypatch.setattr(module, "_names", lambda *_: names)
+    monkeypatch.setattr(ModelPages, "_told", lambda _self, _served, _shape, name: name.encode())
+    state: Any = SimpleNamespace(served=None)
+    work = ModelPages(state).all(None, "openai")
+    for _ in range(turns):
+        work.send(None)
+    with pytest.raises(StopIteration) as ended:
+        work.send(None)
+    listed = ",".join(names).encode()
+    assert ended.value.value == b'{"object":"list","data":[%b]}' % listed

@@ -9,20 +9,24 @@ import msgspec
 import pytest
 
 from lightgate.errors import UsageError
+from lightgate.gateway.aside.jobs import ReadWants
 from lightgate.gateway.kept.store import KeptResponse
 from lightgate.gateway.kept.talk import (
     check_input,
     input_items,
     input_of,
     list_items,
+    name_items,
     previous_of,
     put_together,
     responses_named,
     said_before,
+    tell_all,
     unknown_previous,
     wants_kept,
     with_items,
 )
+from lightgate.gateway.request.endpoint import find
 
 ID = "01234567-89ab-7def-8123-456789abcdef"
 REASON = {"type": "reasoning", "id": f"rs_{ID}_0"}
@@ -190,3 +194,19 @@ def test_pages_of_items() -> None:
 )  # fmt: skip
 def test_a_page_has_at_most_a_hundred_items(limit: str, count: int) -> None:
     assert len(page(120, limit=limit)[0]) == count
+
+
+def test_items_and_whole_conversations_are_put_into_a_request_beside_the_worker() -> None:
+    found = find(b"/v1/responses")
+    assert found is not None
+    assert found.endpoint is not None
+    said = message("A", id="msg_1")
+    named = {"model": "m", "input": [{"type": "item_reference", "id": "msg_1"}]}
+    body = json.dumps(named).encode()
+    (request, places), (told,) = name_items(body, found.endpoint, ReadWants(0), [kept(None, said)])
+    assert (request.model, json.loads(told)["input"][0]["content"]) == ("m", "A")
+    assert {name for name, _ in places} == {"model", "input"}
+    more = json.dumps({"model": "m", "input": "B"}).encode()
+    (request, _), (told,) = tell_all(more, found.endpoint, ReadWants(0), [kept(["x"], said)])
+    assert request.model == "m"
+    assert [item["content"] for item in json.loads(told)["input"][-2:]] == ["A", "B"]

@@ -60,6 +60,20 @@ def test_a_child_that_is_killed_is_said() -> None:
         apart(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
+def test_a_child_that_ctrl_c_ended_is_an_interrupt_here() -> None:
+    """A terminal sends SIGINT to both; the parent's loop may have taken its own one for later."""
+    with pytest.raises(KeyboardInterrupt):
+        apart(lambda: os.kill(os.getpid(), signal.SIGINT))
+
+
+async def test_ctrl_c_does_not_end_work_that_is_done_aside() -> None:
+    def work() -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return "done"
+
+    assert await apart_aside(work) == "done"
+
+
 def test_a_child_holds_nothing_of_its_parent(tmp_path: Path) -> None:
     """A lock or a listening socket would outlive a parent that is killed."""
     with socket.create_server(("127.0.0.1", 0)) as door, (tmp_path / "lock").open("w") as lock:

@@ -185,6 +185,9 @@ async def test_a_child_that_ended_is_started_again_after_longer_and_longer_pause
     assert sockets.log == ["open"] * 5 + ["close", "open", "close", "open"]  # from a second on
     messages = [record.getMessage() for record in caplog.records]
     assert messages == ["worker-0 ended by itself and is started again"] * 6
+    told = [record.__dict__["fields"] for record in caplog.records]
+    assert {(one["child"], one["code"]) for one in told} == {("worker-0", 3)}
+    assert [one["pause_s"] for one in told] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
     last = await stage.life(6)
     stage.clock.advance(60 * 10**9)  # a healthy life
     last.end(3)
@@ -241,6 +244,7 @@ async def test_a_child_that_may_live_once(
     await stage.child.ended
     assert len(stage.lives) == 1
     assert [record.getMessage() for record in caplog.records] == ["worker-0 ended by itself"]
+    assert caplog.records[0].__dict__["fields"] == {"child": "worker-0", "code": 0}
 
 
 async def test_a_program_that_cannot_be_started(
@@ -251,6 +255,7 @@ async def test_a_program_that_cannot_be_started(
     with pytest.raises(LightgateError, match="code 127"):
         await stage.child.first
     assert caplog.messages == ["worker-0 cannot be started: No such file"]
+    assert caplog.records[0].__dict__["fields"] == {"child": "worker-0"}
     assert stage.changes == 0
 
 

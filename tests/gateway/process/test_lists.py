@@ -7,14 +7,18 @@ import json
 import logging
 import os
 import socket
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Self
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lightgate.clock.source import ManualClock
-from lightgate.errors import LightgateError
+from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process import lists
 from lightgate.gateway.process.lists import ListKeeper
+from lightgate.gateway.process.lock import PARENT_DEATH_ENV
 from lightgate.gateway.process.prepare import ListNews, ListOrder, Preparation
 from lightgate.gateway.served.own_variables import leads_here, own_base_urls
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
@@ -326,3 +330,29 @@ async def test_names_that_cannot_be_changed_stay_and_the_looks_go_on(
     asked.news = None
     clock.advance(FRESH_NS)
     assert await keeper.look() is True
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_order_ends_with_its_news_or_with_the_errors_code(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes], fails: bool
+) -> None:
+    error = ConfigError("No.")
+    asked: list[bool] = []
+
+    def refresh_lists(*, wanted: bool) -> ListNews:
+        asked.append(wanted)
+        if fails:
+            raise error
+        return ListNews(True, {"groq": "no"})
+
+    played = SimpleNamespace(refresh_lists=refresh_lists)
+    monkeypatch.setattr(Preparation, "of", lambda _: played)
+    monkeypatch.delenv(PARENT_DEATH_ENV, raising=False)
+    code = lists.main([msgspec.json.encode(replace(ORDER, wanted=True)).decode()])
+    said, wrong = capfdbinary.readouterr()
+    assert asked == [True]
+    if fails:
+        assert (code, said, wrong) == (error.exit_code, b"", b"No.\n")
+    else:
+        assert (code, wrong) == (0, b"")
+        assert msgspec.json.decode(said, type=ListNews) == ListNews(True, {"groq": "no"})

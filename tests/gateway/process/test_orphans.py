@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lightgate.errors import LightgateError
 from lightgate.gateway.process import lock
 
 if TYPE_CHECKING:
@@ -59,6 +60,26 @@ def test_orphans_serve_from_the_folder_and_are_no_children_of_ours(processes: Pr
     (processes.root / "19" / "cmdline").write_bytes(b"python\0x")
     processes.add(20)
     assert sorted(lock._orphans(processes.data)) == [11, 12, 20]
+
+
+def test_a_folder_whose_lock_was_deleted_under_its_holder_is_held(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """Nobody holds the lock that is there now: it is another file."""
+    processes.add(11, parent=7)
+    processes.add(12, parent=5)  # of a program that holds nothing here
+    processes.add(13, parent=6)  # whose descriptors cannot be read
+    for parent in (5, 7):
+        (processes.root / str(parent) / "fd").mkdir(parents=True)
+        (processes.root / str(parent) / "fd" / "3").symlink_to("/dev/null")
+    lock.DataFolderLock(processes.data).release()
+    for name in (lock.LOCK, f"{lock.LOCK} (deleted)"):  # moved away, deleted
+        held = processes.root / "7" / "fd" / "4"
+        held.symlink_to(tmp_path / name)
+        with pytest.raises(LightgateError, match=r"\(pid 7\) already runs on"):
+            lock.DataFolderLock(processes.data)
+        held.unlink()
+    lock.DataFolderLock(processes.data).release()
 
 
 def test_orphans_have_a_while_and_are_killed_then(monkeypatch: pytest.MonkeyPatch) -> None:

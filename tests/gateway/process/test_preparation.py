@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lightgate.clock.source import SYSTEM
-from lightgate.errors import ConfigError
+from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.lists import order_of
 from lightgate.gateway.process.prepare import (
     Preparation,
@@ -141,6 +141,18 @@ def test_a_snapshot_that_would_remove_everything_is_refused(prepared: Preparatio
         prepared.put_snapshot(lambda: (), first=False)
     prepared.put_snapshot(lambda: (record, key()), first=False)
     assert len(read_snapshot(prepared._data()).keys) == 2
+
+
+def test_a_reload_without_keys_beside_a_deleted_snapshot_is_refused(prepared: Preparation) -> None:
+    """The ledger went with it: a gateway with keys must not open to everybody."""
+    prepared._data().mkdir()
+    with pytest.raises(LightgateError, match="Without it nobody knows") as caught:
+        prepared.put_snapshot(tuple, first=False)
+    assert "reload once more" in caught.value.hint
+    assert list(prepared._data().glob("snapshot.json*")) == []
+    record = key()
+    prepared.put_snapshot(lambda: (record,), first=False)
+    assert read_snapshot(prepared._data()).keys == (record,)
 
 
 def test_keys_are_read_while_nobody_else_changes_the_snapshot(prepared: Preparation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,17 @@ from lightgate.errors import (
     UsageError,
 )
 from lightgate.gateway.process import probe as module
-from lightgate.gateway.process.probe import CAPS, DAY_NS, QUIET_NS, SELDOM, TOKENS_IN, Prober
+from lightgate.gateway.process.probe import (
+    CAPS,
+    DAY_NS,
+    LONGEST_IN,
+    QUIET_NS,
+    SELDOM,
+    TOKENS_IN,
+    UNKNOWN_NANO,
+    Prober,
+    question,
+)
 from lightgate.gateway.served.price import Bill
 from lightgate.gateway.served.snapshot import ProbeTerms
 from lightgate.provider.call import Called
@@ -69,7 +80,7 @@ class Prices:
 
     def estimate(self, tokens_in: int, tokens_out: int) -> Bill:
         assert tokens_in == TOKENS_IN
-        return Bill(tokens_out, "estimate", None)
+        return Bill(tokens_out if self.known else None, "estimate", None)
 
 
 class Stage:
@@ -80,7 +91,8 @@ class Stage:
         self.asked: list[Any] = []
         self.prices = Prices()
         self.limits: tuple[tuple[bytes, bytes], ...] = ()  # that an answer states
-        target = SimpleNamespace(target=resolve(TARGET, env={}), prices=self.prices)
+        with_key = resolve(TARGET, env={"VLLM_API_KEY": "k"})
+        target = self.target = SimpleNamespace(target=with_key, prices=self.prices)
         self.terms = ProbeTerms(share=0.5, day_nano=100)
         alias = SimpleNamespace(targets=(TARGET, "b/m"), policy="fastest")
         served = SimpleNamespace(
@@ -88,7 +100,7 @@ class Stage:
             asked_for=lambda: [alias],
             targets={TARGET: target},
         )
-        learned = SimpleNamespace(asked_ns=1000 * S, spent_nano=1_000_000)
+        learned = SimpleNamespace(asked_ns=1000 * S, spent_nano=1_000_000, usual_in=400.4)
         self.alias, self.served, self.learned = alias, served, learned
         self.state = SimpleNamespace(served=served, draining=False, learned=learned)
         self.end: Callable[[Marks], Called] = lambda _: self.called()
@@ -132,6 +144,27 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
+
+
+def unpriced(stage: Stage, day_nano: int) -> None:
+    """Let the target's price be unknown, and a day of probes cost so much at most."""
+    stage.prices.known, stage.prices.billed = False, None
+    stage.learned.spent_nano = 0  # of users' requests the price is not known either
+    terms = ProbeTerms(share=0.5, day_nano=day_nano)
+    stage.served.snapshot.terms.probes = stage.terms = terms
+
+
+def keyless(stage: Stage) -> None:
+    """Let the target be an engine of one's own: without a key, without a price."""
+    unpriced(stage, 0)
+    stage.target.target = resolve(TARGET, env={})
+
+
+def asked(stage: Stage) -> list[str]:
+    """The words of the last probe."""
+    body = json.loads(stage.asked[-1][0].payload.partition(b"\r\n\r\n")[2])
+    said: str = body["messages"][0]["content"]
+    return said.split()
 
 
 def spoke(marks: Marks) -> None:
@@ -252,7 +285,7 @@ async def test_the_limits_that_a_probe_states_are_told(stage: Stage) -> None:
         lambda stage: setattr(stage.observer, "old", ["other/m"]),
         lambda stage: stage.observer.open.add(TARGET),
         lambda stage: stage.observer.closed.add(TARGET),
-        lambda stage: setattr(stage.prices, "known", False),
+        lambda stage: unpriced(stage, 32 * UNKNOWN_NANO - 1),
         lambda stage: setattr(stage.prober, "spent_nano", 500_000 - 15),
         lambda stage: setattr(stage.learned, "spent_nano", 30),
         lambda stage: stage.prober.__dict__.update(_day=5, _day_nano=85),
@@ -270,6 +303,8 @@ async def test_when_no_probe_is_sent(stage: Stage, change: Callable[[Stage], Non
         lambda _: None,
         lambda stage: setattr(stage.learned, "asked_ns", 1000 * S - QUIET_NS),
         lambda stage: stage.prices.__dict__.update(known=False, hourly=True),
+        lambda stage: unpriced(stage, 32 * UNKNOWN_NANO),
+        keyless,
         lambda stage: setattr(stage.prober, "spent_nano", 500_000 - 16),
         lambda stage: setattr(stage.learned, "spent_nano", 32),
         lambda stage: stage.prober.__dict__.update(_day=5, _day_nano=84),
@@ -282,6 +317,65 @@ async def test_when_a_probe_is_sent(stage: Stage, change: Callable[[Stage], None
     await stage.probe()
     assert len(stage.asked) == 1
     assert stage.observer.log[0] == ("stale", stage.terms.every_ns, ["b/m", TARGET])
+
+
+def answers(stage: Stage) -> None:
+    """Let every probe be answered with a word."""
+
+    def end(marks: Marks) -> Called:
+        spoke(marks)
+        return stage.called()
+
+    stage.end = end
+
+
+async def test_a_probe_that_is_paid_for_is_short(stage: Stage) -> None:
+    answers(stage)
+    await stage.probe()
+    assert len(asked(stage)) < TOKENS_IN
+    unpriced(stage, 33 * UNKNOWN_NANO)
+    await stage.probe()
+    assert len(asked(stage)) < TOKENS_IN
+
+
+@pytest.mark.parametrize(
+    ("usual", "tokens"), [(0.0, TOKENS_IN), (400.4, 400), (50_000.0, LONGEST_IN)]
+)
+@pytest.mark.parametrize("by_the_hour", [False, True])
+async def test_a_probe_of_an_own_engine_is_as_long_as_a_request(
+    stage: Stage, usual: float, tokens: int, *, by_the_hour: bool
+) -> None:
+    answers(stage)
+    keyless(stage)
+    stage.prices.hourly = by_the_hour
+    stage.learned.usual_in = usual
+    stage.limits = ((b"x-ratelimit-remaining-requests", b"0"),)
+    told = await stage.probe()
+    first = asked(stage)
+    assert len(first) == len(question(TOKENS_IN).split()) + tokens - TOKENS_IN
+    assert first[-2:] == ["say", "no."]
+    assert [row[-2] for row in told if row[0] == "stated"] == [tokens]
+    await stage.probe()
+    again = asked(stage)
+    assert (again[:20] == first[:20]) is (tokens == TOKENS_IN)  # else its cache would answer
+
+
+async def test_a_target_with_a_key_and_no_price_is_probed_rarely_and_within_the_day(
+    stage: Stage,
+) -> None:
+    answers(stage)
+    unpriced(stage, 2 * 32 * UNKNOWN_NANO)
+    rest_ns = SELDOM * stage.terms.every_ns
+    for _ in range(2):
+        await stage.probe()
+        stage.clock.advance(rest_ns - 1)
+        assert stage.prober.look() is None
+        stage.clock.advance(1)
+        stage.learned.asked_ns = stage.clock.now_ns()
+    assert stage.prober.look() is None  # the day's money is used up
+    assert stage.prober.spent_nano == 0
+    stage.clock.step_wall(DAY_NS)
+    await stage.probe()
 
 
 @pytest.mark.parametrize(

@@ -220,13 +220,39 @@ async def test_a_closed_terminal_stops_and_other_signals_are_gathered(
     assert len(reloads) == 3
 
 
+async def test_a_folder_that_was_deleted_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    taken = LightgateError("Another one runs.")
+    looks: list[bool | LightgateError] = [False, True, taken, taken, False, taken]
+    told, pauses = list[str](), list[float]()
+
+    def keep_in_place() -> bool:
+        found = looks.pop(0)
+        if isinstance(found, LightgateError):
+            raise found
+        return found
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if not looks:
+            raise asyncio.CancelledError
+
+    folder = SimpleNamespace(data="data", keep_in_place=keep_in_place)
+    made = supervisor(changed=lambda _: told.append("state"))
+    with pytest.raises(asyncio.CancelledError):
+        await made.keep_folder(folder, lambda: told.append("again"), pause)
+    assert (told, set(pauses)) == (["state", "again"], {1.0})
+    gone = "data, or a file in it, was deleted while the gateway ran."
+    again, other = "What it still knows is written again.", "Another one runs."
+    assert said(caplog) == [(logging.ERROR, f"{gone} {what}", {}) for what in (again, other, other)]
+
+
 async def test_a_state_that_cannot_be_written_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def full(states: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    supervisor(changed=full)._tell()
+    supervisor(changed=full).tell()
     text = "supervisor.json could not be written: No space left on device"
     assert said(caplog) == [(logging.ERROR, text, {})]
 

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -551,6 +552,29 @@ def test_a_folder_has_one_owner_and_the_sentence_names_it(tmp_path: Path) -> Non
             DataFolderLock(data)
     assert read_state(data) is None
     assert not DataFolderLock(data).stale
+
+
+def test_a_folder_that_is_deleted_is_locked_again(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with DataFolderLock(data) as folder:
+        folder.write(state(port=4))
+        assert not folder.keep_in_place()
+        (data / "supervisor.json").unlink()
+        assert folder.keep_in_place()
+        shutil.rmtree(data)
+        assert folder.keep_in_place()
+        assert data.stat().st_mode & 0o777 == 0o700
+        folder.write(state(port=4))
+        assert not folder.keep_in_place()
+        with pytest.raises(LightgateError, match=rf"pid {os.getpid()}\) already runs on"):
+            DataFolderLock(data)
+        shutil.rmtree(data)
+        with DataFolderLock(data) as other:
+            with pytest.raises(LightgateError, match="already runs on"):
+                folder.keep_in_place()
+            other.write(state(port=5))
+            assert not other.keep_in_place()
+        assert folder.keep_in_place()  # the other one has ended
 
 
 def test_a_claim_ends_with_its_process_and_is_known_to_be_stale(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from full_disk import full_disk
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import parse_config
 from lightgate.gateway.cache.disk import DiskCache
@@ -24,7 +27,16 @@ from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.worker import TOO_LARGE, Worker, WorkerOptions
 from lightgate.gateway.served.inner import CONSOLE_ENV, SECRET_ENV
 from lightgate.gateway.served.resolve import make_snapshot
-from lightgate.gateway.served.snapshot import FILE, LoadTerms, put_snapshot
+from lightgate.gateway.served.snapshot import (
+    FILE,
+    LoadTerms,
+    SnapshotFailed,
+    put_snapshot,
+    read_snapshot,
+)
+from lightgate.gateway.shared.answers import SharedAnswerStore
+from lightgate.gateway.shared.counters import SharedCounters
+from lightgate.gateway.shared.store import SharedStore
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import alive
 from lightgate.ledger.store.keys import KeyTerms, new_key
@@ -90,7 +102,8 @@ async def test_a_worker_takes_its_limits_from_the_snapshot(
 async def test_once_a_second_gauges_form_and_wants_are_told(make: Make, tmp_path: Path) -> None:
     worker = make()
     names = [getattr(one, "__name__", "") for one in worker.state.each_second]
-    assert names == ["_show_gauges", "_share", "_want_lists", "_follow_engines"]
+    regular = ["_show_gauges", "_share", "_want_lists", "_follow_engines"]
+    assert names == ["keep_in_place", "_keep_counters", *regular]
     worker.state.second()
     first = (worker._gauging, worker._keeping)
     worker.state.second()  # the disk has not taken the last ones yet
@@ -193,12 +206,56 @@ async def test_a_new_snapshot_is_taken_in_and_a_broken_one_is_not(
     await looked(6)
     assert worker.state.served is after
     assert caplog.messages[-1].startswith("the snapshot is not taken in: ")
-    (tmp_path / FILE).unlink()
-    worker._look.set()
-    await looked(7)
-    assert (worker.state.served, worker._mark()) == (after, None)
     assert set(waits) == {0.5}
     watching.cancel()
+
+
+async def test_a_deleted_snapshot_is_written_again(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = make(snapshot(MODEL.format("kept")))
+    inside = worker.state.served.snapshot
+    (tmp_path / FILE).unlink()
+
+    def refused(_data: Path, _snapshot: Snapshot) -> bool:
+        raise SnapshotFailed("There is no room.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "put_back", refused)
+        for _ in range(3):
+            await worker._put_back()
+    for _ in range(2):
+        await worker._put_back()
+    assert caplog.messages == [
+        "the snapshot was deleted: There is no room.",
+        "the snapshot was deleted while the gateway ran; it was written again",
+    ]
+    assert read_snapshot(tmp_path) == inside
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    (tmp_path / FILE).unlink()
+    watching = asyncio.create_task(worker._watch())
+    while not (tmp_path / FILE).exists():
+        worker._look.set()
+        await asyncio.sleep(0)
+    watching.cancel()
+
+
+async def test_deleted_counters_are_written_again(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = make()
+    (tmp_path / "spend").unlink()
+    with monkeypatch.context() as patched:
+        full_disk(patched)
+        for _ in range(3):
+            worker._keep_counters()
+    for _ in range(2):
+        worker._keep_counters()
+    assert [message.partition(" cannot")[0] for message in caplog.messages] == [
+        f"the counters of budgets were deleted: The counter file {tmp_path / 'spend'}",
+        "the counters of budgets were deleted while the gateway ran; they were written again",
+    ]
+    assert (tmp_path / "spend").exists()
 
 
 async def test_it_serves_from_sockets_that_were_handed_to_it_and_ends_in_order(
@@ -352,3 +409,47 @@ async def test_what_an_engine_says_reaches_the_form_of_its_targets(make: Make) -
     assert not worker._has_traffic()
     worker.state.learned.asked_ns = worker.state.now_ns()
     assert worker._has_traffic()
+
+
+def test_a_worker_loads_no_library_that_it_does_not_need() -> None:
+    unneeded = {"importlib.metadata", "importlib.resources", "pydantic", "sqlalchemy", "zipfile"}
+    script = f"import sys; import {module.__name__}; print(*({unneeded} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.split() == []
+
+
+def test_the_snapshot_of_a_start_is_made_without_the_dialects() -> None:
+    script = "import sys; import lightgate.gateway.served.resolve; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=100
+    )
+    assert "lightgate.dialect.registry" not in done.stdout.split()
+
+
+async def test_what_machines_share_is_told_to_all_who_count(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = make()
+    assert (alone.state.store, alone.state.shared_spend, alone._live) == (None, None, None)
+    assert alone.state.cache.memory.shared_tier is None
+    store = SharedStore("redis://127.0.0.1:1", "m", 4, SYSTEM.now_ns)
+    given: list[Any] = []
+
+    def found(*told: Any) -> SharedStore:
+        given.append(told[1:3])
+        return store
+
+    monkeypatch.setattr(SharedStore, "of_process", found)
+    worker = make(index=4)
+    state = worker.state
+    assert given == [(tmp_path, 4)]
+    assert isinstance(state.spend, SharedCounters)
+    assert (state.store, state.shared_spend) == (store, state.spend)
+    assert worker._live is not None
+    assert isinstance(state.cache.memory.shared_tier, SharedAnswerStore)
+
+
+async def test_a_worker_does_not_watch_how_late_its_stamps_are(make: Make) -> None:
+    assert make().client.stamper._lag is None  # the kernel stamps, or it is not worth its cost

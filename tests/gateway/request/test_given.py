@@ -9,6 +9,7 @@ import pytest
 
 from lightgate.gateway.request.given import NOTHING, given_parts
 
+CHAT = "openai-chat"
 URL = "https://example.com/cat.png"
 PARTS: list[tuple[dict[str, Any], tuple[int, int, int]]] = [
     ({"type": "image_url", "image_url": {"url": URL}}, (1, 0, 0)),
@@ -36,16 +37,41 @@ def test_every_kind_of_part_is_found(
         for letters in ("type", "image", "ile", "udio", "nline"):
             escaped = f"\\u{ord(letters[0]):04x}{letters[1:]}"
             body = body.replace(letters, escaped)
-    found = given_parts(body.encode())
+    found = given_parts(body.encode(), CHAT)
     assert (found.images, found.files, found.sounds) == tuple(2 * count for count in counts)
 
 
 def test_plain_text_is_not_even_decoded() -> None:
-    assert given_parts(b'{"model": "m", "messages": [{"role": "user", "content": "hi"') is NOTHING
+    assert (
+        given_parts(b'{"model": "m", "messages": [{"role": "user", "content": "hi"', CHAT)
+        is NOTHING
+    )
 
 
 def test_bytes_by_value_are_counted_apart() -> None:
     data = "data:image/png;base64," + "A" * 40_000
     part = {"type": "image_url", "image_url": {"url": data}}
     body = json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode()
-    assert given_parts(body).value_bytes == len(data)
+    assert given_parts(body, CHAT).value_bytes == len(data)
+
+
+LONG = "long words of a client " * 100
+FREE: dict[str, dict[str, Any]] = {
+    "an object that is no part": {"type": "text", "text": "an image", "data": LONG},
+    "what a tool is called with": {
+        "type": "tool_use", "name": "save", "input": {"type": "image", "source": {"data": LONG}},
+    },
+    "what a function of Gemini's is called with": {
+        "functionCall": {"name": "save", "args": {"inlineData": {"data": LONG}}}
+    },
+    "what a function of Gemini's returned": {
+        "functionResponse": {"name": "load", "response": {"type": "file", "file_data": LONG}}
+    },
+    "the default of a parameter": {"parameters": {"type": "image", "url": LONG}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", FREE.values(), ids=list(FREE))
+def test_text_of_a_clients_own_is_text_whatever_it_is_named(part: dict[str, Any]) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode()
+    assert given_parts(body, CHAT).value_bytes == 0

@@ -161,5 +161,5 @@ def test_what_was_found_beside_the_loop_is_not_looked_for_again() -> None:
         (SimpleNamespace(billed=known), known),
         (SimpleNamespace(billed=None), billed_parts(asked)),
     ):
-        body = SimpleNamespace(found=found, body=asked.body)
+        body = SimpleNamespace(found=found, body=asked.body, endpoint=asked.endpoint)
         assert billed_parts(body) == told  # type: ignore[arg-type] # what it looks at

@@ -69,3 +69,23 @@ def test_the_hash_key_is_the_folders_own(tmp_path: Path) -> None:
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
     assert b"hello" not in kept.read_bytes()
+
+
+def test_temperatures_that_stand_elsewhere_or_nowhere() -> None:
+    """Gemini has its temperature in `generationConfig`; vectors have none, and are always exact."""
+    vectors, gemini = "/v1/embeddings", "/v1beta/models/m:generateContent"
+    said = {"contents": [{"parts": [{"text": "hello"}]}]}
+    asked: tuple[tuple[str, dict[str, Any], int], ...] = (
+        (vectors, {"model": "m", "input": "hello"}, EXACT),
+        (gemini, said, 0),
+        (gemini, said | {"generationConfig": {"temperature": 0}}, EXACT),
+        (gemini, said | {"generationConfig": {"temperature": 1}}, 0),
+        (gemini, said | {"temperature": 0}, 0),  # no field of this dialect
+    )
+    for path, body, exact in asked:
+        found = find(path.encode())
+        assert found is not None
+        assert found.endpoint is not None
+        made = PRINTS.of(read_request_body(found.endpoint, msgspec.json.encode(body)), "")
+        assert made is not None
+        assert made & EXACT == exact, body

@@ -212,7 +212,7 @@ async def test_a_cancelled_batch_keeps_what_is_done(bench: Bench) -> None:
     run = bench.run(send, most=1)
     await run.run()
     done = bench.job.document()
-    assert done["status"] == "cancelled"
+    assert (done["status"], done["finalizing_at"]) == ("cancelled", None)
     assert done["request_counts"] == {"total": 10, "completed": 4, "failed": 0}
     codes = Counter(one["error"]["code"] for one in bench.results(job.error_file))
     assert codes == {"batch_cancelled": 6}
@@ -370,3 +370,37 @@ def test_what_is_kept_of_an_answer() -> None:
         ),
     ):
         assert _result(answer, line, "i") == kept
+
+
+@pytest.mark.parametrize(
+    ("status", "counts"), [(200, 1), (299, 1), (300, 0), (199, 0), (400, 0), (404, 0)]
+)
+async def test_only_a_good_answer_widens_the_window(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, status: int, counts: int
+) -> None:
+    told: list[SendWindow] = []
+
+    def answered(window: SendWindow) -> None:
+        told.append(window)
+
+    monkeypatch.setattr(SendWindow, "answered", answered)
+
+    async def send(_job: BatchJob, _line: BatchLine, request_id: str) -> GatewayAnswer:
+        return GatewayAnswer(status, b"{}", request_id)
+
+    bench.leave([line("a")])
+    await bench.run(send).run()
+    assert len(told) == counts
+
+
+async def test_a_run_that_is_stopped_between_two_lines_leaves_the_rest(bench: Bench) -> None:
+    job = bench.leave([line(f"a{n}") for n in range(4)])
+
+    async def send(asked: BatchJob, one: BatchLine, request_id: str) -> GatewayAnswer:
+        run.stop()
+        return await bench.answer(asked, one, request_id)
+
+    run = bench.run(send, most=1)
+    await run.run()
+    assert bench.job.state == "in_progress"
+    assert len(bench.results(job.output_file)) == 1

@@ -145,3 +145,20 @@ async def test_the_wait_that_an_answer_asks_for(
     assert (await wire.send(got(503, retry_after=text))).retry_after_s == seconds
     bare = await wire.send(got(503))
     assert (bare.retry_after_s, bare.request_id) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (400, b'{"error":{"code":"c","type":"t"}}', "c"),
+        (400, b'{"error":{"type":"t"}}', "t"),
+        (599, b'{"error":{"message":"m"}}', ""),
+        (500, b'{"error":null}', ""),
+        (500, b"<html>", ""),
+        (500, b'{"error":3}', ""),
+        (399, b'{"error":{"code":"c"}}', ""),
+        (200, b'{"error":{"code":"c"}}', ""),
+    ],
+)
+def test_the_code_of_an_error_is_that_of_its_body(status: int, body: bytes, code: str) -> None:
+    assert module._code(status, body) == code

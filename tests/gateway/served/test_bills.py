@@ -137,6 +137,8 @@ def test_service_tiers() -> None:
     assert dear.nano_usd == 50 * 4000 + 30 * 1000 + 20 * 6000 + 160_000 + 5_000_000
     searched = tiered.bill(tokens(tier="flex", calls=(("web_search", 1),)))
     assert searched.nano_usd == 140_000 + 15_000_000
+    silent = tiered.bill(tokens(100, 0, tier="priority"))
+    assert silent.nano_usd == 100 * 4000 + 5_000_000
     odd = tiered.bill(tokens(cached=30, cache_write=20, tier="odd"))
     assert odd.nano_usd == 50 * 2000 + 30 * 500 + 20 * 3000 + 80_000 + 5_000_000
     assert odd.source == "estimated"
@@ -188,7 +190,8 @@ def test_a_recording_by_the_hour_or_by_the_token() -> None:
     assert heard.spoken(Tokens(seconds=2.5), Sound(None, 99)) == Bill(250_000, "list", "2026-01-01")
     guessed = heard.spoken(Tokens(), Sound(None, 16_000))  # two seconds of 8,000 bytes
     assert guessed == Bill(200_000, "estimated", "2026-01-01")
-    assert heard.worst_spoken(Sound(None, 16_000)) == 800_000
+    assert heard.least_spoken(Sound(None, 16_000)) == 800_000
+    assert heard.worst_spoken(Sound(None, 16_000)) == 3_200_000  # 4 kbit/s
     by_token = prices().spoken(Tokens(), Sound(None, 16_000))
     assert by_token == Bill(34 * 2000 + 8 * 8000, "estimated", "2026-01-01")
     sound = prices(input_audio=D(6))
@@ -278,3 +281,23 @@ def test_counts_at_the_edge_of_what_is_believed() -> None:
     seen = tokens(1, 5, streamed=9)
     assert believed(seen, None, 9, sent) is seen
     assert believed(tokens(1, 5, streamed=10), None, 9, sent).streamed is None
+
+
+@pytest.mark.parametrize("streamed", [None, 0, 5])
+def test_visible_tokens_are_believed_up_to_a_byte_each_whatever_else_is_told(
+    streamed: int | None,
+) -> None:
+    """With cached tokens, which have every count looked at."""
+    fair = tokens(100, 5, cached=1, streamed=streamed, first_burst=1.0)
+    assert believed(fair, 100, streamed or 0, 10) is fair
+    if streamed:
+        assert believed(fair, 100, streamed - 1, 10).streamed is None
+
+
+def test_a_target_that_is_paid_by_the_hour_costs_nothing_whatever_its_list_says() -> None:
+    rates = Rates(input=D(2), output=D(8), cached=D(1), cache_write=D(3), cache_write_1h=D(5))
+    hourly = TokenPrices(rates, hourly=True)
+    price = hourly.price(abort_stops=True)
+    assert price is not None
+    assert (price.tokens_in, price.tokens_out, price.cached_in) == (0.0, 0.0, 0.0)
+    assert (hourly.worst(100, 10), hourly.worst_kept(100)) == (0, 0)

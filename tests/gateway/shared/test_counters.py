@@ -250,3 +250,34 @@ async def test_a_worker_that_cannot_ask_takes_its_share_and_the_others_leave_it(
     standing = four[0].counters.standing(record.id)
     assert standing is not None
     assert 90 * CENT < standing.held_nano <= 100 * CENT
+
+
+class _Ahead:
+    """A clock that is a day ahead of the other machines' in wall time."""
+
+    def now_ns(self) -> int:
+        return SYSTEM.now_ns()
+
+    def wall_ns(self) -> int:
+        return SYSTEM.wall_ns() + 86_400_000_000_000
+
+
+async def test_a_machine_whose_clock_is_ahead_leaves_the_others_what_it_has_spent(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = key(budget_usd=Decimal(1), budget_period="day")
+    early, late = two = machines(2, record)
+    await join(two)
+    for machine in two:
+        for _ in range(40):
+            assert await machine.ask(record, CENT) == ""
+            machine.counters.settle(record.id, CENT, CENT, 0, 0)
+        await machine.beat()
+    monkeypatch.setattr(early.counters, "_clock", _Ahead())
+    for _ in range(10):  # of its new day
+        assert await early.ask(record, CENT) == ""
+        early.counters.settle(record.id, CENT, CENT, 0, 0)
+    await early.beat()
+    said = await crowd([late], record, 100, nano_usd=CENT)
+    assert 15 <= said[""] <= 20
+    assert said["budget"] == 100 - said[""]

@@ -266,8 +266,10 @@ async def test_a_store_that_is_away_is_not_asked_and_a_small_part_is_taken(desk:
     desk.store.lost("cut off")
     said = [await desk.ask(WHOLE, MILL, 1) for _ in range(5)]
     assert desk.lane.questions == []
-    # Of 100 a minute half, and of that a sixteenth.
-    assert [denied and denied.reason for denied in said] == [None] * 3 + ["rpm"] * 2
+    # Of 100 a minute half, and of that a sixteenth; more in a moment, not in a minute.
+    assert [denied and denied.reason for denied in said] == [None] * 3 + ["share"] * 2
+    assert said[-1] is not None
+    assert said[-1].retry_after_s == 2.5
     desk.clock.advance(2_500_000_000)
     assert (await desk.ask(WHOLE, MILL, 1)) is not None
     desk.clock.advance(1)
@@ -316,6 +318,9 @@ async def test_tokens_that_leave_no_room_in_the_own_share(tmp_path: Path) -> Non
     assert await desk.ask(wordy, tokens=60) is None
     denied = await desk.ask(wordy, tokens=60)
     assert denied is not None
+    assert denied.reason == "share"
+    denied = await desk.ask(wordy, tokens=3160)  # more than the limit itself has room for
+    assert denied is not None
     assert denied.reason == "tpm"
     desk.counters.settle(wordy.id, 0, 0, 60, 30)
     assert await desk.ask(wordy, tokens=60) is None
@@ -327,7 +332,7 @@ async def test_a_store_that_came_too_late_is_not_waited_for_again(desk: Desk) ->
     away.__cause__ = TimeoutError()
     desk.lane.fails = away
     said = await asyncio.gather(*(desk.ask(WHOLE, MILL) for _ in range(4)))
-    assert [denied and denied.reason for denied in said] == [None] * 3 + ["rpm"]
+    assert [denied and denied.reason for denied in said] == [None] * 3 + ["share"]
     assert (desk.store.timeouts, desk.store.state) == (1, "away")
     assert desk.store.problem == "It does not answer in time."
     assert len(desk.lane.questions) == 1
@@ -338,6 +343,45 @@ async def test_a_store_that_came_too_late_is_not_waited_for_again(desk: Desk) ->
     desk.clock.advance(1)
     assert await desk.ask(WHOLE, MILL) is None
     assert len(desk.lane.questions) == 2
+
+
+def waits(desk: Desk) -> bool:
+    """Whether a request would wait for the store."""
+    return desk.store.asked
+
+
+async def test_a_store_that_is_slow_again_and_again_is_not_waited_for(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    lasts_ns = 50_000_001  # more than half of the patience
+    desk.lane.meanwhile = lambda: desk.clock.advance(lasts_ns)
+    for _ in range(7):
+        await desk.ask(WHOLE, MILL)
+    lasts_ns = 50_000_000
+    await desk.ask(WHOLE, MILL)  # a quick one: only this process was busy
+    lasts_ns = 62_000_000
+    for _ in range(8):
+        assert waits(desk)
+        await desk.ask(WHOLE, MILL)
+    assert (len(desk.lane.questions), desk.store.state) == (16, "joined")
+    await desk.ask(WHOLE, MILL)
+    assert len(desk.lane.questions) == 16
+    for _ in range(3):
+        await desk.counters.tell()  # it is told and heard still
+    assert not waits(desk)
+    lasts_ns = 1_000_000
+    for _ in range(8):
+        assert not waits(desk)
+        await desk.counters.tell()
+    assert waits(desk)
+    assert desk.store.timeouts == 0
+    assert [record.message for record in caplog.records] == [
+        (
+            "The shared state answers slowly: redis://127.0.0.1:1 takes 62 ms."
+            " Requests go on with this machine's share."
+        ),
+        "The shared state answers in time again: redis://127.0.0.1:1",
+    ]
 
 
 async def test_a_store_that_refuses_costs_no_rest(desk: Desk) -> None:
@@ -373,7 +417,7 @@ async def test_an_answer_that_cannot_be_read_counts_as_none(desk: Desk, raw: byt
 async def test_a_store_that_has_heard_a_later_question_says_nothing(desk: Desk) -> None:
     desk.lane.answer = lambda _item: []
     said = [await desk.ask(WHOLE, MILL) for _ in range(4)]
-    assert [denied and denied.reason for denied in said] == [None] * 3 + ["rpm"]
+    assert [denied and denied.reason for denied in said] == [None] * 3 + ["share"]
     assert desk.store.state == "joined"
 
 
@@ -384,7 +428,7 @@ async def test_while_the_store_gathers_its_data_again_the_share_counts(desk: Des
         (70 * CENT, 0, 0, 0, 0),
     ]  # fmt: skip
     said = [await desk.ask(WHOLE, MILL) for _ in range(4)]
-    assert [denied and denied.reason for denied in said] == [None] * 3 + ["rpm"]
+    assert [denied and denied.reason for denied in said] == [None] * 3 + ["share"]
     standing = desk.counters.standing(WHOLE.id)
     assert standing is not None
     assert (standing.spent_nano, standing.held_nano) == (0, 3 * MILL)  # its sums are not whole yet

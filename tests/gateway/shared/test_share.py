@@ -105,3 +105,16 @@ def test_a_budget_is_called_used_up_only_where_the_store_has_said_so() -> None:
     share.took(need, 1)
     assert share.lacks(Needed(4, 1, 0), limits, 0, alone) == "share"
     assert share.lacks(need, limits, 0, alone) == "budget"
+
+
+def test_a_limit_is_called_used_up_only_where_waiting_a_moment_gives_no_more() -> None:
+    limits, need = KeyLimits(NONE, 100, NONE, 4), Needed(0, 1, 0)
+    share = KeyShare()
+    share.told(told(30, 7, 1), (0, 0, 0), 0)
+    share.took(need, 1)
+    assert share.lacks(need, limits, 0, Alone(SECOND, 4, long=False)) == "share"  # the advance
+    assert share.lacks(Needed(0, 31, 0), limits, 0, Alone(SECOND, 4, long=False)) == "rpm"
+    assert share.lacks(Needed(0, 29, 0), limits, 0, Alone(3 * SECOND, 4, long=True)) == "rpm"
+    unknown = KeyShare()
+    assert taken(unknown, limits, need, at_s=1) == 1  # nothing was told yet
+    assert unknown.lacks(need, limits, 0, Alone(SECOND, 4, long=False)) == "share"

@@ -23,7 +23,7 @@ from lightgate.gateway.shared.store import (
     _sentence,
     shown,
 )
-from redis_server import RedisServer, free_port
+from redis_server import ROOT, RedisServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -162,6 +162,64 @@ async def test_a_server_that_cannot_be_used_is_named_in_one_sentence_without_its
     assert "wrong" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("spoil", "mend", "said"),
+    [
+        (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"),
+         "has no memory left."),
+        (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE"),
+         "is a replica, which takes no writes: name the primary."),
+        (("ACL", "SETUSER", "default", "-hset"), ("ACL", "SETUSER", "default", "+hset"),
+         "allows this user too little: the guide names the rights."),
+    ],
+)  # fmt: skip
+async def test_a_server_that_takes_no_writes_is_named_once_and_joined_when_it_does(
+    machines: Machines, own_server: RedisServer, caplog: pytest.LogCaptureFixture,
+    spoil: tuple[str, ...], mend: tuple[str, ...], said: str,
+) -> None:  # fmt: skip
+    record = key(rpm=3200)
+    (one,) = machines(1, record, url=own_server.url)
+    await join([one])
+    own_server.command(*spoil)
+    caplog.clear()  # the log may be at this level already
+    with caplog.at_level(logging.INFO):
+        assert await one.ask(record) == ""  # a request that has to ask goes on
+        for _ in range(4):
+            await one.beat()
+            assert (one.store.state, one.store.timeouts) == ("away", 0)
+        assert [r.message for r in caplog.records] == [
+            (
+                f"The shared state is away: {own_server.url} {said}"
+                " Requests go on with this machine's share."
+            )
+        ]
+        own_server.command(*mend)
+        await one.beat()
+    assert one.store.state == "joined"
+    assert caplog.records[-1].message == f"The shared state is joined: {own_server.url}"
+
+
+async def test_the_rights_that_the_guide_names_are_enough(
+    machines: Machines, own_server: RedisServer
+) -> None:
+    guide = (ROOT / "docs" / "guides" / "several-machines.md").read_text()
+    (line,) = (line for line in guide.splitlines() if line.startswith("ACL SETUSER lightgate "))
+    assert own_server.command(*line.replace("PASSWORD", "s3cret").split()) == b"+OK\r\n"
+    record = key(budget_usd=Decimal(1), rpm=100)
+    login = own_server.url.replace("//", "//lightgate:s3cret@")
+    two = machines(2, record, url=login)
+    await join(two)
+    assert (await crowd(two, record, 8, nano_usd=CENT))[""] == 8
+    for machine in two:
+        await machine.live.leave()
+        assert (machine.store.problem, machine.store.timeouts) == ("", 0)
+    needed = [word for word in line.split() if word.startswith("+")]
+    for word in needed:  # and none of them is too many
+        own_server.command("ACL", "SETUSER", "lightgate", f"-{word[1:]}")
+        assert "allows this user too little" in await problem(login), word
+        own_server.command("ACL", "SETUSER", "lightgate", word)
+
+
 async def test_an_old_server_and_no_server_are_named(old_server: str) -> None:
     assert "is version 5.0.7; Lightgate needs 6.2 or newer" in await problem(old_server)
     assert "cannot be reached" in await problem("redis://127.0.0.1:1")
@@ -251,6 +309,19 @@ def named(kind: str, words: str = "") -> Exception:
         (named("ResponseError", "WRONGTYPE of key"), "refused a command (WRONGTYPE)."),
         (named("ResponseError", "W" * 50), f"refused a command ({'W' * 40})."),
         (named("ResponseError"), "refused a command (error)."),
+        (named("ResponseError", "Something secret"), "refused a command (error)."),
+        (
+            named("ResponseError", "The user executing the script can't run this command"),
+            "allows this user too little: the guide names the rights.",
+        ),
+        (
+            named("ResponseError", "Error running script: @user_script:9: -OOM command not"),
+            "has no memory left.",
+        ),
+        (
+            named("ResponseError", "Error running script: @user_script:9: -READONLY You can't"),
+            "is a replica, which takes no writes: name the primary.",
+        ),
         (
             named("ResponseError", "NOAUTH Authentication required."),
             "wants a password: put one into shared.url.",
@@ -273,3 +344,28 @@ def test_facts_of_a_server_as_text_bytes_or_table() -> None:
 def test_an_address_that_is_none_is_named(url: str) -> None:
     with pytest.raises(StoreAway, match="is not an address of a Valkey or Redis server"):
         _connection(url)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), ValueError("x")])
+async def test_a_command_that_is_given_up_takes_its_connection_with_it(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Its reply would be read as that of the next command."""
+    closed: list[object] = []
+
+    async def fails(*_: object) -> None:
+        raise error
+
+    lane = SharedStore("redis://127.0.0.1:1", "m", 0, SYSTEM.now_ns).lane()
+    link = lane._link = object()  # type: ignore[assignment]
+    monkeypatch.setattr(store_module, "_close", closed.append)
+    monkeypatch.setattr(store_module, "_asked", fails)
+    found = None
+    try:
+        await lane.run("GET", "x")
+    except BaseException as raised:  # noqa: BLE001 - whatever it is
+        found = raised
+    assert found is error
+    assert closed == [link]
+    with pytest.raises(StoreAway, match="There is no connection"):
+        await lane.run("GET", "x")

@@ -35,7 +35,7 @@ MAGIC = int.from_bytes(b"LGSPEND\0", "little")
 
 
 def test_a_fresh_file_has_a_header_and_room_for_some_keys(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "spend"
+    path = tmp_path / "a" / "b" / "spend"
     with CounterFile(path) as file:
         assert len(file.words) == HEADER_WORDS + GROWTH * SLOT_WORDS
         assert (file.workers, list(file.slots())) == (0, [])
@@ -238,3 +238,133 @@ def test_a_file_that_is_replaced_while_its_lock_is_waited_for_is_not_used(
     with CounterFile(path) as file:
         file.place("k")
     assert head(path)[:4] == (MAGIC, 2, SLOT_WORDS, 1)
+
+
+def test_the_header_is_locked_while_it_is_read_or_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what is done under the lock fails."""
+    log: list[str] = []
+    with CounterFile(tmp_path / "spend") as file:
+        look, take = CounterFile._look, CounterFile._take
+
+        def looked(self: CounterFile) -> None:
+            log.append("look")
+            look(self)
+
+        def taken(self: CounterFile, name: str) -> None:
+            log.append("take")
+            take(self, name)
+
+        monkeypatch.setattr(CounterFile, "lock", lambda _, slot: log.append(f"lock {slot.at}"))
+        monkeypatch.setattr(CounterFile, "unlock", lambda _, slot: log.append(f"unlock {slot.at}"))
+        monkeypatch.setattr(CounterFile, "_look", looked)
+        monkeypatch.setattr(CounterFile, "_take", taken)
+        file.place("a")
+        assert log == ["lock 0", "look", "take", "look", "unlock 0"]
+        log.clear()
+        file.place("a")  # known
+        assert log == []
+        assert [name for name, _ in file.slots()] == ["a"]
+        assert log == ["lock 0", "look", "unlock 0"]
+        log.clear()
+        file.take_worker(4)
+        assert (log, file.workers) == (["lock 0", "unlock 0"], 5)
+        log.clear()
+        with pytest.raises(ValueError, match="at most 40 bytes"):
+            file.place("x" * 41)
+        assert log == ["lock 0", "look", "take", "unlock 0"]
+
+
+@pytest.mark.parametrize("name", ["endsX", "X", "x" * 40, "X" * 40])
+def test_a_key_is_found_again_by_its_whole_name(tmp_path: Path, name: str) -> None:
+    with CounterFile(tmp_path / "spend") as file:
+        slot = file.place(name)
+        assert file._seen == 1  # it is not looked at again
+    with CounterFile(tmp_path / "spend") as file:
+        assert list(file.slots()) == [(name, slot)]
+        assert file._seen == 1
+
+
+@pytest.mark.parametrize("worker", [0, 5, 255])
+def test_a_worker_has_a_byte_beyond_every_slot(worker: int) -> None:
+    kind, whence, start, length, pid = struct.unpack("hhqqi", module._worker_byte(worker, 7))
+    assert (kind, whence, start, length, pid) == (7, os.SEEK_SET, 2**60 + worker, 1, 0)
+
+
+def test_a_file_that_cannot_be_begun_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+
+    def fails(descriptor: int, _: Path) -> bool:
+        begun.append(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(module, "_begun", fails)
+    with pytest.raises(CounterFileFailed, match="cannot be opened: Input/output error"):
+        CounterFile(tmp_path / "spend")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(begun[0])
+
+
+def test_a_file_whose_making_was_killed_is_made_to_its_end(tmp_path: Path) -> None:
+    """The magic number is written last: all before it may stand there already."""
+    path = tmp_path / "spend"
+    with CounterFile(path) as file:
+        file.place("a")
+    data = bytearray(path.read_bytes())
+    data[:8] = bytes(8)
+    path.write_bytes(data)
+    CounterFile(path).close()
+    assert head(path)[0] == MAGIC
+    assert [one.name for one in tmp_path.iterdir()] == ["spend"]
+
+
+@pytest.mark.parametrize(("keys", "kept"), [(1, True), (2, False)])
+def test_a_file_that_is_shorter_than_its_keys_is_moved_aside(
+    tmp_path: Path, keys: int, kept: bool
+) -> None:
+    path = tmp_path / "spend"
+    with CounterFile(path) as file:
+        for number in range(keys):
+            file.place(f"k{number}")
+    os.truncate(path, HEADER + SLOT)
+    with CounterFile(path) as file:
+        assert [name for name, _ in file.slots()] == (["k0"] if kept else [])
+    assert (tmp_path / "spend.old").exists() is not kept
+
+
+def test_room_that_is_there_is_not_asked_for(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "spend", os.O_RDWR | os.O_CREAT, 0o600)
+    for slots in (2, 2, 1):
+        module._enlarge(descriptor, slots)
+        assert os.fstat(descriptor).st_size == HEADER + 2 * SLOT
+    os.close(descriptor)
+
+
+def test_a_file_that_was_put_aside_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, looked = module._begun, list[int]()
+
+    def once_not(descriptor: int, path: Path) -> bool:
+        looked.append(os.dup(descriptor))
+        return len(looked) > 1 and begun(descriptor, path)
+
+    closed, close = list[tuple[int, int]](), os.close
+
+    def counted(descriptor: int) -> None:
+        seen = os.fstat(descriptor)
+        closed.append((seen.st_dev, seen.st_ino))
+        close(descriptor)
+
+    monkeypatch.setattr(module, "_begun", once_not)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", counted)
+        file = CounterFile(tmp_path / "spend")
+    first = os.fstat(looked[0])
+    assert closed == [(first.st_dev, first.st_ino)]
+    file.close()
+    for descriptor in looked:
+        os.close(descriptor)

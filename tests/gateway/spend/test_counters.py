@@ -235,6 +235,25 @@ def test_what_a_dead_worker_had_reserved_is_charged_by_another(
         assert standing(alive) == (3 * DOLLAR // 8, 2 * DOLLAR // 8)
 
 
+def test_a_dead_worker_is_charged_once(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, charged = tmp_path / "spend", list[int]()
+    SpendCounters.open(path, 1, clock=clock).close()
+    SpendCounters.open(path, 2, clock=clock).close()
+    monkeypatch.setattr(SpendCounters, "_charge", lambda _, worker: charged.append(worker))
+    with SpendCounters.open(path, 0, clock=clock) as alive:
+        for _ in range(3):
+            alive.charge_dead()
+        assert charged == [1, 2]
+        with SpendCounters.open(path, 1, clock=clock):
+            alive.charge_dead()  # it lives again
+        alive.charge_dead()
+        assert charged == [1, 2, 1]
+        alive.charge_own()
+        assert charged == [1, 2, 1, 0]
+
+
 def test_the_ledgers_spend_raises_and_never_lowers(spend: SpendCounters) -> None:
     one = key(budget_usd=Decimal(1), budget_period="month")
     spend.add([one])
@@ -429,6 +448,37 @@ def test_a_leased_share_costs_no_lock(
     assert (standing.spent_nano, standing.held_nano) == (400 * 700, 1000)
     if limits:
         assert (standing.requests, standing.tokens, standing.held_tokens) == (401, 3600, 10)
+
+
+@pytest.mark.parametrize(
+    ("limits", "tokens", "nano"),
+    [
+        ({"rpm": 21}, 0, 0),
+        ({"tpm": 2100}, 100, 0),
+        ({"budget_usd": Decimal("0.0000021")}, 0, 100),
+        ({"budget_usd": Decimal("0.0000021"), "rpm": 10_000}, 0, 100),
+    ],
+)
+def test_a_lease_is_half_of_what_is_left_and_is_taken_to_its_last(
+    spend: SpendCounters,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, Any],
+    tokens: int,
+    nano: int,
+) -> None:
+    """Of 21 requests the first has 1 and half of the other 20: ten more need no lock."""
+    one, locks = key(**limits), Locks(spend, monkeypatch)
+    locked = []
+    for _ in range(22):
+        before = locks.taken
+        denied = spend.admit(one, NOON, tokens, nano)
+        locked.append((locks.taken > before, denied is None))
+    asked, free = (True, True), (False, True)
+    # 11 of 21, then 1 and half of 9, then 1 and half of 4, and so on to the last.
+    assert locked[:11] == [asked] + [free] * 10
+    assert locked[11:16] == [asked] + [free] * 4
+    assert locked[16:19] == [asked] + [free] * 2
+    assert locked[19:] == [asked, asked, (True, False)]
 
 
 @pytest.mark.parametrize(

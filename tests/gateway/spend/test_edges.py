@@ -6,12 +6,19 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.spend.counters import Orphaned, SpendCounters, limited
 from lightgate.gateway.spend.denial import beyond_share, too_dear, too_many, too_often
-from lightgate.gateway.spend.shares import WORKERS
+from lightgate.gateway.spend.shares import (
+    REQUEST_LIMIT,
+    SPEND_LIMIT,
+    TOKEN_LIMIT,
+    UNLIMITED,
+    WORKERS,
+)
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key
 
 if TYPE_CHECKING:
@@ -174,7 +181,37 @@ def test_what_a_dead_worker_held_is_told_and_freed(tmp_path: Path) -> None:
     assert desk.counters.clear_worker(1) == {}
     assert desk.admit(record, 1000, 100) is None
     assert desk.counters.clear_worker(0) == {record.id: Orphaned(1000, 100)}
+    assert desk.counters._leases[record.id].until_ns == 0  # nothing is leased to it any more
     assert desk.admit(record, 1000, 100) is None
+    dead.counters.close()
+    desk.counters.close()
+
+
+def test_charging_a_dead_worker_leaves_what_the_living_one_holds(tmp_path: Path) -> None:
+    record = key(budget_usd=Decimal("0.000001"), tpm=100)
+    dead, desk = Desk(tmp_path, record, worker=1), Desk(tmp_path, record)
+    assert dead.admit(record, 5, 6) is None
+    assert desk.admit(record, 7, 9) is None
+    dead.counters._file.close()  # as a killed process leaves it
+    desk.counters.charge_dead()
+    standing = desk.counters.standing(record.id)
+    assert standing is not None
+    assert (standing.spent_nano, standing.held_nano) == (5, 7)
+    assert (standing.tokens, standing.held_tokens) == (6, 9)
+    desk.counters.close()
+
+
+def test_what_was_leased_to_a_dead_worker_can_be_leased_again(tmp_path: Path) -> None:
+    record = key(budget_usd=Decimal("0.000001"), rpm=100, tpm=100)
+    dead, desk = Desk(tmp_path, record, worker=1), Desk(tmp_path, record)
+    assert dead.admit(record, 400, 30) is None
+    dead.counters.settle(record.id, 400, 300, 30, 20)
+    assert dead.admit(record, 5, 5) is None
+    words, at = desk.counters._file.words, dead.counters._leases[record.id].at
+    limits = (SPEND_LIMIT, REQUEST_LIMIT, TOKEN_LIMIT)
+    assert all(words[at + limit] > least for limit, least in zip(limits, (305, 2, 25), strict=True))
+    assert desk.counters.clear_worker(1) == {record.id: Orphaned(5, 5)}
+    assert [words[at + limit] for limit in limits] == [300, 2, 20]
     dead.counters.close()
     desk.counters.close()
 
@@ -263,4 +300,107 @@ def test_one_wish_beyond_all_measure_is_given_back_as_it_was_counted(
     assert standing is not None
     assert (standing.held_nano, standing.held_tokens) == (most_nano, most_tokens)
     assert (standing.spent_nano, standing.tokens) == (most_nano, most_tokens)
+    desk.counters.close()
+
+
+def test_what_is_settled_at_midnight_is_of_the_new_day(tmp_path: Path) -> None:
+    record = key(budget_usd=Decimal("0.000001"), budget_period="day")
+    desk = Desk(tmp_path, record)
+    assert desk.admit(record, 600) is None
+    desk.clock.advance(9 * 3600 * S)
+    desk.counters.settle(record.id, 600, 500, 0, 0)
+    standing = desk.counters.standing(record.id)
+    assert standing is not None
+    assert (standing.spent_nano, standing.held_nano) == (500, 0)
+    desk.counters.close()
+
+
+def test_what_is_settled_at_the_turn_of_a_second_is_of_the_new_second(tmp_path: Path) -> None:
+    record = key(tpm=100)
+    desk = Desk(tmp_path, record)
+    assert desk.admit(record, 0, 60) is None
+    desk.clock.advance(S)
+    desk.counters.settle(record.id, 0, 0, 60, 60)
+    desk.clock.advance(61 * S - 1)  # the second of its settlement has not left the minute
+    assert desk.admit(record, 0, 41) == "tpm"
+    desk.clock.advance(1)
+    assert desk.admit(record, 0, 100) is None
+    desk.counters.close()
+
+
+def test_the_keys_of_a_file(tmp_path: Path) -> None:
+    free, some = key(), [key(rpm=1), key(budget_usd=Decimal(1))]
+    desk = Desk(tmp_path, free, *some)
+    desk.counters.close()
+    assert SpendCounters.keys_in(tmp_path / "spend") == {record.id for record in some}
+
+
+def test_what_is_left_of_a_budget(tmp_path: Path) -> None:
+    record, often, free = key(budget_usd=Decimal("0.000001")), key(rpm=1), key()
+    desk = Desk(tmp_path, record, often)
+    assert desk.counters.left_nano(record) == 1000
+    assert desk.admit(record, 300) is None
+    assert desk.admit(record, 50) is None
+    desk.counters.settle(record.id, 300, 200, 0, 0)
+    assert desk.counters.left_nano(record) == 1000 - 200 - 50
+    assert [desk.counters.left_nano(one) for one in (often, free)] == [UNLIMITED, UNLIMITED]
+    desk.counters.close()
+
+
+def test_a_minute_passes_where_nobody_asks(tmp_path: Path) -> None:
+    record = key(rpm=5, tpm=100)
+    desk = Desk(tmp_path, record)
+    assert desk.admit(record, 0, 9) is None
+    desk.counters.settle(record.id, 0, 0, 9, 7)
+    for step, counted in ((0, (1, 7)), (60 * S, (1, 7)), (1 * S, (0, 0)), (3600 * S, (0, 0))):
+        desk.clock.advance(step)
+        standing = desk.counters.standing(record.id)
+        assert standing is not None
+        assert (standing.requests, standing.tokens) == counted
+    desk.counters.close()
+
+
+@pytest.mark.parametrize(("nano", "limit"), [(675, 325), (676, 100)])
+def test_a_lease_is_recalled_where_the_rest_is_not_enough(
+    tmp_path: Path, nano: int, limit: int
+) -> None:
+    """Of 1,000 the other has 100 and a quarter of the other 900: 675 are nobody's."""
+    record = key(budget_usd=Decimal("0.000001"))
+    desk, other = Desk(tmp_path, record), Desk(tmp_path, record, worker=1)
+    assert other.admit(record, 100) is None
+    words, at = desk.counters._file.words, other.counters._leases[record.id].at
+    assert words[at + SPEND_LIMIT] == 325
+    assert desk.admit(record, nano) is None
+    assert words[at + SPEND_LIMIT] == limit
+    other.counters.close()
+    desk.counters.close()
+
+
+def test_how_long_a_key_waits_whose_limit_was_lowered(tmp_path: Path) -> None:
+    """Five requests in five seconds, and two a minute from now on: four of them have to leave."""
+    record = key(rpm=5)
+    desk = Desk(tmp_path, record)
+    for _ in range(5):
+        assert desk.admit(record, 0) is None
+        desk.clock.advance(S)
+    lower = msgspec.structs.replace(record, rpm=2)
+    denied = desk.counters.admit(lower, desk.clock.wall_ns(), 0, 0)
+    assert denied is not None
+    assert (denied.reason, denied.retry_after_s) == ("rpm", 3 + 61 - 5)
+    desk.counters.close()
+
+
+@pytest.mark.parametrize(("tokens", "wait_s"), [(11, 41), (65, 41), (70, 41), (71, 51), (100, 51)])
+def test_how_long_tokens_wait(tmp_path: Path, tokens: int, wait_s: int) -> None:
+    """Of 100 in a minute 60 are used now and 30 ten seconds later; 10 are left."""
+    record = key(tpm=100)
+    desk = Desk(tmp_path, record)
+    for used in (60, 30):
+        assert desk.admit(record, 0, used) is None
+        desk.counters.settle(record.id, 0, 0, used, used)
+        desk.clock.advance(10 * S)
+    denied = desk.counters.admit(record, desk.clock.wall_ns(), tokens, 0)
+    assert denied is not None
+    assert (denied.reason, denied.retry_after_s) == ("tpm", wait_s)
+    assert desk.admit(record, 0, 10) is None
     desk.counters.close()

@@ -120,3 +120,56 @@ def test_every_budget_is_raised_to_what_ledger_and_journals_know(
         else:
             assert [counters.own_part(key).spent_nano for key in keys] == known
         assert not counters.counts(free.id)
+
+
+@pytest.mark.parametrize("period", ["total", "day", "month"])
+def test_budgets_of_one_period_alone_are_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, period: Any
+) -> None:
+    clock = ManualClock(wall_ns=NOON_S * NANO)
+    terms = KeyTerms(name="k", budget_usd=Decimal(1), budget_period=period)
+    key, ledger = new_key(terms, clock=clock)[1], object()
+    module = "lightgate.ledger.store.queries.spend_per_key"
+    monkeypatch.setattr(module, lambda *_: {key.id: Decimal("0.000000007")})
+    with SpendCounters.open(tmp_path / "spend", 0, clock=clock) as spend:
+        restore(spend, ledger, [key], clock.wall_ns())  # type: ignore[arg-type]
+        assert spend.own_part(key).spent_nano == 7
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_earlier_lives_had_reserved_is_dropped_or_counts_as_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    """The ledger of one machine knows it; where others spend too, it is counted here."""
+    clock = ManualClock(wall_ns=NOON_S * NANO)
+    key = new_key(KeyTerms(name="k", budget_usd=Decimal(1), tpm=100), clock=clock)[1]
+    ledger: Any = object()
+    monkeypatch.setattr("lightgate.ledger.store.queries.spend_per_key", lambda *_: {})
+    for worker in (1, 2):
+        dead = SpendCounters.open(tmp_path / "spend", worker, [key], clock=clock)
+        assert dead.admit(key, clock.wall_ns(), 3 * worker, 5 * worker) is None
+        dead._file.close()  # as a killed process leaves it
+    with SpendCounters.open(tmp_path / "spend", 0, clock=clock) as spend:
+        restore(spend, ledger, [key], clock.wall_ns(), (lambda *_: None) if elsewhere else None)
+        standing = spend.standing(key.id)
+        assert standing is not None
+        assert (standing.held_nano, standing.held_tokens) == (0, 0)
+        assert (standing.spent_nano, standing.tokens) == ((15, 9) if elsewhere else (0, 0))
+
+
+def test_what_is_restored_of_one_worker_takes_nothing_from_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock(wall_ns=NOON_S * NANO)
+    key = new_key(KeyTerms(name="k", budget_usd=Decimal(1), tpm=100), clock=clock)[1]
+    ledger: Any = object()
+    monkeypatch.setattr("lightgate.ledger.store.queries.spend_per_key", lambda *_: {})
+    dead = SpendCounters.open(tmp_path / "spend", 1, [key], clock=clock)
+    assert dead.admit(key, clock.wall_ns(), 6, 5) is None
+    dead._file.close()  # as a killed process leaves it
+    with SpendCounters.open(tmp_path / "spend", 2, [key], clock=clock) as spend:
+        assert spend.admit(key, clock.wall_ns(), 9, 7) is None  # of an earlier life of its own
+        restore(spend, ledger, [key], clock.wall_ns(), lambda *_: None)
+        standing = spend.standing(key.id)
+        assert standing is not None
+        assert (standing.spent_nano, standing.tokens) == (12, 15)

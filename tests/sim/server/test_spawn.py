@@ -50,7 +50,7 @@ def test_a_child_that_cannot_start_is_an_error(capfd: pytest.CaptureFixture[str]
     taken = socket.create_server(("127.0.0.1", 0))
     with taken, pytest.raises(LightgateError, match="did not start"):
         SimProcess(SimOptions(world="selftest", port=taken.getsockname()[1]))
-    assert "cannot listen" in capfd.readouterr().err
+    assert "is in use by another program" in capfd.readouterr().err
 
 
 def test_it_ends_with_its_parent() -> None:

@@ -42,6 +42,12 @@ _DISK_FULL: Final = Refusal(
     code="journal",
     retry_after_s=5.0,
 )
+_JOURNAL_LOST: Final = Refusal(
+    status=503,
+    message="Nothing can be recorded: the journal was deleted and cannot be written anew.",
+    code="journal",
+    retry_after_s=5.0,
+)
 
 
 def open_exchange(
@@ -136,7 +142,7 @@ def _plan(state: State, exchange: Exchange) -> Plan:
     elif state.peaks is not None:
         note_client(state.peaks, state, plan, now)
     if state.journal.short and not state.journal.accepts():
-        raise Refusing(_DISK_FULL)
+        raise Refusing(_JOURNAL_LOST if state.journal.lost else _DISK_FULL)
     return plan
 
 
@@ -163,7 +169,7 @@ def _note(state: State, exchange: Exchange) -> None:
 async def admit_free(state: State, key: KeyRecord | None) -> None:
     """Count a request that costs nothing: it comes from the cache, or joins another."""
     if state.journal.short and not state.journal.accepts():
-        raise Refusing(_DISK_FULL)
+        raise Refusing(_JOURNAL_LOST if state.journal.lost else _DISK_FULL)
     if key is None or state.spend is None:
         return
     shared = shared_limits(state, key)
@@ -227,10 +233,23 @@ def _reserve_budget(
     """Reserve the most that an exchange may cost of its key's budget.
 
     An answer without a limit may take all that is left, where that is enough for a usual one: then
-    no other request is under way, and the budget is overdrawn by this answer at most.
+    no other request is under way, and the budget is overdrawn by this answer at most. A part of a
+    kind that is not known takes all that is left, and no more than that is billed.
     """
-    most, least = reserve_plan(exchange, out)
+    most, least, unbounded, beside = reserve_plan(exchange, out)
     tokens = exchange.reserved_tokens
+    if unbounded:
+        most = max(most, spend.left_nano(key))
+    yield from _reserve_most(spend, exchange, key, tokens, (most, least))
+    if unbounded:
+        exchange.ceilings = dict.fromkeys(exchange.ceilings or (), exchange.reserved // beside)
+
+
+def _reserve_most(
+    spend: SpendCounters, exchange: Exchange, key: KeyRecord, tokens: int, costs: tuple[int, int]
+) -> Wishes:
+    """Reserve the most that an exchange may cost, or all that is left where that is the least."""
+    most, least = costs
     denied = yield key, exchange.wall_ns, tokens, most
     if denied is not None and denied.reason == "budget" and least < most:
         left = spend.left_nano(key)
@@ -259,7 +278,13 @@ def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> W
                 )
             )
     exchange.reserved = worst(steps, [costs[s.target] or 0 for s in steps], checked=False)
-    yield from _take(state, exchange, 0, exchange.reserved)
+    if key is None or key.budget_usd is None or state.spend is None:
+        yield from _take(state, exchange, 0, exchange.reserved)
+        return
+    exchange.ceilings = {name: cost for name, cost in costs.items() if cost is not None}
+    usual = [targets[step.target].prices.least_spoken(sound) for step in steps]
+    least = min(exchange.reserved, worst(steps, usual, checked=False))
+    yield from _reserve_most(state.spend, exchange, key, 0, (exchange.reserved, least))
 
 
 def _refusal(denied: Denied) -> Refusal:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from lightgate.dialect.assemble import can_assemble
+from lightgate.gateway.admit.tier_plan import plan_tiers
 from lightgate.gateway.exchange.caller import NO_OVERRIDES
-from lightgate.gateway.served.tiers import plan_tiers
 from lightgate.route.plan.alias import PlanAsk
 from lightgate.route.plan.decide import decide
 from lightgate.route.plan.policy import BY_FORM
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.route.plan.alias import Alias
     from lightgate.route.plan.plan import Plan
+
+NEWEST: Final = 0.05  # weight of a request in the usual length of prompts: the last twenty or so
 
 
 def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
@@ -83,7 +85,8 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
             forms = state.learned.forms
             return plan_tiers(tiers.cascade, ask, request, decide_tier, forms, bounds)
     if adaptive:
-        return state.learned.plans.plan(ask, now_ns, state.draw())
+        learned.usual_in += NEWEST * (request.tokens_in - learned.usual_in)
+        return learned.plans.plan(ask, now_ns, state.draw())
     return decide(ask, state.learned.breakers, now_ns, state.draw(), None, state.learned.budgets)
 
 

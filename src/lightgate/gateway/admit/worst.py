@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from lightgate.gateway.admit.overrides import forbidden
-from lightgate.gateway.request.hosted import billed_parts, offered_tools, refers
+from lightgate.gateway.request.hosted import answer_kinds, billed_parts, offered_tools, refers
 from lightgate.gateway.request.refusal import Refusing
 from lightgate.gateway.served.price import SLACK, USUAL_ANSWER
 
@@ -33,11 +33,15 @@ _tier: Final = msgspec.json.Decoder(str | None)
 class Reservation(NamedTuple):
     """Nano-dollars: the most that an exchange may cost, and the least that it is begun with.
 
-    They differ where no limit on the answer is named.
+    They differ where no limit on the answer is named, or where the provider keeps the prompt.
+    `unbounded`: parts of it are of a kind that is not known, and all that is left is reserved.
+    `beside` are the attempts that may be billed beside each other.
     """
 
     most: int
     least: int
+    unbounded: bool = False
+    beside: int = 1
 
 
 class _Asked(NamedTuple):
@@ -45,10 +49,12 @@ class _Asked(NamedTuple):
 
     request: ClientRequest
     out: int | None  # tokens of all answers together; None: no limit is named
+    refers: bool  # it stands for a prompt that the provider keeps, of whatever length
     given: Given
     hour: bool  # the provider is to keep the prompt for so long
     tools: Mapping[str, int]
     tier: str | None
+    kinds: frozenset[str]  # of answers that are no text: audio, image
 
 
 class _Lacking(NamedTuple):
@@ -66,7 +72,8 @@ def reserve_plan(exchange: Exchange, out: int | None) -> Reservation:
     """
     request, plan, costs = exchange.request, exchange.plan, {}
     given, hour = billed_parts(request)
-    asked = _Asked(request, out, given, hour, offered_tools(request), _tier_of(request))
+    tools, kept = offered_tools(request), refers(request)
+    asked = _Asked(request, out, kept, given, hour, tools, _tier_of(request), answer_kinds(request))
     lacking: dict[str, _Lacking] = {}
     for name in dict.fromkeys(step.target for step in plan.steps):
         cost = _cost(exchange.served.targets[name], asked)
@@ -79,16 +86,17 @@ def reserve_plan(exchange: Exchange, out: int | None) -> Reservation:
         if not exchange.plan.steps:
             sentence = next(iter(lacking.values())).sentence
             raise Refusing(forbidden(f"This key has a budget and {sentence} in lightgate.toml."))
-    if not refers(request):
-        exchange.ceilings = costs
+    exchange.ceilings = costs
     steps, checked = exchange.plan.steps, bool(exchange.alias.verify)
-    most = worst(steps, [costs[step.target] for step in steps], checked=checked)
-    if out is not None:
-        return Reservation(most, most)
-    usual = asked._replace(out=USUAL_ANSWER * request.answers)
     targets = exchange.served.targets
+    most = worst(steps, [costs[step.target] for step in steps], checked=checked)
+    paid = given.unknown and any(not targets[step.target].prices.hourly for step in steps)
+    beside = worst(steps, [1] * len(steps), checked=checked)
+    if out is not None and not kept:
+        return Reservation(most, most, bool(paid), beside)
+    usual = asked._replace(out=out or USUAL_ANSWER * request.answers, refers=False)
     least = [cost if isinstance(cost := _cost(targets[s.target], usual), int) else 0 for s in steps]
-    return Reservation(most, min(most, worst(steps, least, checked=checked)))
+    return Reservation(most, min(most, worst(steps, least, checked=checked)), bool(paid), beside)
 
 
 def leave_out(exchange: Exchange, words: Mapping[str, str]) -> None:
@@ -171,15 +179,45 @@ def _cost(target: ServedTarget, asked: _Asked) -> int | _Lacking:
             f"the price of the service tier {tier!r} at {name} is not known."
             " Add it to `tiers` under [prices]",
         )
+    dearer = _dearer(asked, target, tokens_in, out, calls + 1)
+    if not isinstance(dearer, int):
+        return dearer
     kept = prices.worst_kept(tokens_in) if asked.hour else 0
-    return cost + fees + kept
+    return cost + fees + kept + dearer
+
+
+def _dearer(
+    asked: _Asked, target: ServedTarget, tokens_in: int, out: int, reads: int
+) -> int | _Lacking:
+    """What tokens of sound and pictures can cost beside their price as text, or what is unknown."""
+    name, prices = target.target.name, target.prices
+    if asked.given.sounds and not prices.hears and "audio" in target.target.model:
+        # Models that are named for it charge more for sound than for text.
+        return _Lacking(
+            "price:sound",
+            f"what {name} bills for sound is not known. Add `input_audio` under [prices]",
+        )
+    answered = prices.worst_answer(asked.kinds, tokens_in, out)
+    if isinstance(answered, str):
+        return _Lacking(
+            f"price:{answered}",
+            f"what {name} bills for an answer of the kind {answered!r} is not known."
+            f" Add `output_{answered}` under [prices]",
+        )
+    return answered + prices.worst_heard(tokens_in, _parts_in(asked, target) * reads)
 
 
 def _tokens_in(asked: _Asked, target: ServedTarget) -> int:
     """The most tokens of a prompt that a target can bill for reading it once."""
+    size = max(0, len(asked.request.body) - asked.given.value_bytes)
+    return size // BYTES_PER_TOKEN + 1 + _parts_in(asked, target)
+
+
+def _parts_in(asked: _Asked, target: ServedTarget) -> int:
+    """The most tokens of the parts of a prompt that are no text."""
     given, each = asked.given, target.target.provider.part_tokens
-    parts = given.images * each.image + given.files * each.file + given.sounds * each.sound
-    return max(0, len(asked.request.body) - given.value_bytes) // BYTES_PER_TOKEN + 1 + parts
+    files = given.files + asked.refers  # what a provider keeps is no longer than a file can be
+    return given.images * each.image + files * each.file + given.sounds * each.sound
 
 
 def _tier_of(request: ClientRequest) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from lightgate.dialect.neutral.estimate import estimate_tokens
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.registry import DIALECTS
 from lightgate.dialect.translate import translator
 from lightgate.errors import AttemptError, TooLarge, UsageError
@@ -84,7 +85,7 @@ def read(body: bytes, endpoint: Endpoint, wants: ReadWants) -> tuple[ReadAside, 
         if wants.complexity
         else None,
         refers=request.refers,
-        count=estimate_tokens(msgspec.json.decode(body)) if counts else None,
+        count=estimate_tokens(any_json.decode(body)) if counts else None,
     )
     return _facts(request), []
 

@@ -450,6 +450,8 @@ class Attempt(Call):
             bill = prices.bill(called.tokens)
             if bill.nano_usd is None and not prices.hourly:
                 bill = prices.estimate(request.tokens_in, called.tokens.out or 0)
+            if prices.media and not called.tokens.media:
+                bill = prices.in_kind(bill, request, called.tokens.out or 0)
             return bill if not prices.calls else self._with_calls(bill, called)
         if self.marks.send is None or (called.status is not None and called.status != 200):
             return NO_BILL
@@ -459,16 +461,15 @@ class Attempt(Call):
         if by_us and not (self.target.abort_stops_billing and self.prepared.streamed):
             each = self.exchange.cap or request.max_tokens or USUAL_ANSWER
             seen = max(seen, each * request.answers)
-        return prices.estimate(request.tokens_in, seen)
+        return prices.in_kind(prices.estimate(request.tokens_in, seen), request, seen)
 
     def _with_calls(self, bill: Bill, called: Called) -> Bill:
         """The bill with the calls of tools that providers of OpenAI's chat bill and do not count.
 
         The others say in each answer what was called.
         """
-        if called.tokens.calls or bill.nano_usd is None:
-            return bill
-        if self.prepared.dialect.name != "openai-chat":
+        counts = called.tokens.calls or self.prepared.dialect.name != "openai-chat"
+        if counts or bill.nano_usd is None:
             return bill
         asked, prices = self.exchange.request, self.target.prices
         fees = 0

@@ -1,4 +1,8 @@
-"""Write a worker's notes to its journal, and keep them in memory while the disk takes none."""
+"""Write a worker's notes to its journal, and keep them in memory while the disk takes none.
+
+Once a second the writer looks whether the journal still lies in its place; a deleted one is written
+anew from the file that is still open.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _FULL: Final = "The disk is full: requests get 503 until there is room for the journal."
+_DELETED: Final = "The journal %s was deleted or replaced while the gateway ran."
 RECENT: Final = 2000  # exchanges that /v1/requests can tell without the ledger
 
 
@@ -23,7 +28,8 @@ class JournalWriter:
 
     The journal has room ahead of its notes. When half of that is used up and the disk gives no
     more, `short` is True and no request is admitted: what is left is for those under way. So a
-    worker that is killed on a full disk loses nothing either.
+    worker that is killed on a full disk loses nothing either. The same holds while the journal is
+    `lost`: deleted, and not to be written anew.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -32,8 +38,33 @@ class JournalWriter:
         self.recent: OrderedDict[str, tuple[Settled, Plan | None]] = OrderedDict()
         self.waiting: deque[Note] = deque()
         self.short = journal.short
+        self._problem = ""  # why the journal is lost, as it was last said
         if self.short:
             logger.error(_FULL)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the journal was deleted and could not be written anew."""
+        return self._journal.lost
+
+    def keep_in_place(self) -> None:
+        """Look whether the journal was deleted or replaced, and write it anew; log it once.
+
+        While that fails no request is admitted: the end of this process would take its notes along.
+        """
+        try:
+            anew = self._journal.keep_in_place()
+        except JournalFailed as failure:
+            self.short = True
+            if failure.message != self._problem:
+                self._problem = failure.message
+                said = f"{_DELETED} %s Requests get 503 until it can be written anew."
+                logger.error(said, self._journal.path.name, failure.message)  # noqa: TRY400
+            return
+        self._problem = ""
+        if anew:
+            said = f"{_DELETED} It was written anew, with all of its notes."
+            logger.error(said, self._journal.path.name)
 
     def place(self) -> tuple[str, int]:
         """The name of the file that is written now, and the bytes of notes in it."""
@@ -82,7 +113,11 @@ class JournalWriter:
         """Write the notes that wait, then close the file."""
         if self.waiting and not self._flush():
             logger.error("%d notes are lost: the journal cannot be written", len(self.waiting))
-        self._journal.close()
+        self.keep_in_place()
+        try:
+            self._journal.close()
+        except JournalFailed as failure:
+            logger.error("The journal is lost. %s", failure.message)  # noqa: TRY400 - no trace needed
 
     def _flush(self) -> bool:
         try:

@@ -80,6 +80,7 @@ class Learned:
         self.unstreamable: set[str] = set()  # targets that would not stream a whole answer
         self.overbilled: set[str] = set()  # targets that bill more than was asked for
         self.asked_ns = 0  # when the last request came
+        self.usual_in = 0.0  # tokens of a prompt, of the requests that form decides about
         self.spent_nano = 0  # by users, since the start
         self._bounds: dict[tuple[str, tuple[str, ...]], LearnedBounds] = {}
         self.lengths = AnswerLengths()

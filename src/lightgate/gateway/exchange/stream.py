@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from lightgate.dialect.neutral.numbers import number
 from lightgate.errors import AttemptError, Malformed, TooLarge
 from lightgate.gateway.exchange.attempt import SSE, Attempt
 from lightgate.wire.sse import EVENT_LIMIT
@@ -34,7 +35,7 @@ class _UsageChunk(msgspec.Struct):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_usage_chunk: Final = msgspec.json.Decoder(_UsageChunk)
+_usage_chunk: Final = msgspec.json.Decoder(_UsageChunk, float_hook=number)
 
 
 class StreamAttempt(Attempt):
@@ -95,10 +96,10 @@ class StreamAttempt(Attempt):
         return send if self._translator is None and self.sink is not None else None
 
     def _released(self) -> bool:
-        """Hand over what was held, if the client is this attempt's; whether it is."""
+        """Hand over what was held, if the client becomes this attempt's; whether it does."""
         owner = self.exchange.cascade or self.exchange
         if self.committed or not self._useful or not owner.commit(self):
-            return self.committed
+            return False
         self.committed = True
         if self.called is not None:
             self._held.append(self.closing())

@@ -52,6 +52,7 @@ _LIVE: Final = b'{"status":"live","service":"lightgate"}'  # `doctor` knows a ga
 _READY: Final = b'{"status":"ready"}'
 _DRAINING: Final = b'{"status":"draining"}'
 _DISK_FULL: Final = b'{"status":"disk full"}'
+_LOST: Final = b'{"status":"journal deleted"}'
 
 
 class Gateway:
@@ -267,6 +268,8 @@ class Gateway:
         elif missing:
             unready = {"status": "not ready", "not_ready": missing}
             reply.whole(503, _JSON, msgspec.json.encode(unready))
+        elif self._state.journal.lost:
+            reply.whole(503, _JSON, _LOST)
         elif self._state.journal.tight():
             reply.whole(503, _JSON, _DISK_FULL)
         elif self._state.store is not None:  # which nobody needs to be served

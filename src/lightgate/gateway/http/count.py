@@ -8,6 +8,7 @@ import msgspec
 
 from lightgate.dialect.neutral.estimate import estimate_tokens
 from lightgate.dialect.neutral.items import AnswerHead
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.registry import DIALECTS
 from lightgate.errors import UsageError
 from lightgate.gateway.admit.admit import admit_free, admit_shared
@@ -61,7 +62,7 @@ def _estimated(exchange: Exchange) -> bytes:
     head = AnswerHead(request.model, exchange.id, 0)
     count = None if request.found is None else request.found.count
     if count is None:
-        count = estimate_tokens(msgspec.json.decode(request.body))
+        count = estimate_tokens(any_json.decode(request.body))
     return facts.write(count, head)
 
 

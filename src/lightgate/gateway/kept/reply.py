@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lightgate.dialect.neutral.numbers import number
 from lightgate.gateway.kept.store import KeptResponse
 from lightgate.gateway.kept.talk import check_input, input_of, previous_of, wants_kept
 from lightgate.gateway.request.around import ReplyAround
@@ -38,8 +39,8 @@ class _Event(msgspec.Struct):
     response: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_response: Final = msgspec.json.Decoder(_Response | None)
-_event: Final = msgspec.json.Decoder(_Event)
+_response: Final = msgspec.json.Decoder(_Response | None, float_hook=number)
+_event: Final = msgspec.json.Decoder(_Event, float_hook=number)
 
 
 class ResponseReply(ReplyAround):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.errors import UsageError
 from lightgate.gateway.aside.jobs import read
 from lightgate.gateway.request.body import read_request_body
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 PREVIOUS: Final = "previous_response_id"
 _word: Final = msgspec.json.Decoder(str | None)
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder().decode
+_decode: Final = any_json.decode
 _MOST_ITEMS: Final = 100
 # An item of a response that was translated here: the id of its exchange, and its place.
 _OWN_ITEM: Final = re.compile(r"[a-z]{2,4}_([0-9a-f-]{36})_\d{1,6}")

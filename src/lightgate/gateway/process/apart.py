@@ -21,24 +21,29 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _STDERR = 2
 _MOST = 1 << 20  # where the system has no limit
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def apart(work: Callable[[], Result]) -> Result:
     """Do the work in a forked child and give its result; a LightgateError is raised here.
 
     What the child imports, a database library above all, this process never holds. The result is
-    pickled; nothing else that the work changes in memory comes back.
+    pickled; nothing else that the work changes in memory comes back. Ctrl-C reaches the child too
+    and ends it; here it is a KeyboardInterrupt.
     """
-    return cast("Result", _result(*_ended(*_begun(work))))
+    answer, status = _ended(*_begun(work, signal.SIG_DFL))
+    if not answer and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT:
+        raise KeyboardInterrupt
+    return cast("Result", _result(answer, status))
 
 
 async def apart_aside(work: Callable[[], Result]) -> Result:
     """Do the same while the loop goes on: on a starved machine the work may take half a minute.
 
-    Where the caller is cancelled, the child is killed.
+    Where the caller is cancelled, the child is killed. Ctrl-C leaves the child alone: whether the
+    work is still wanted is decided here, where a first Ctrl-C lets open streams finish.
     """
-    child, reader = _begun(work)
+    child, reader = _begun(work, signal.SIG_IGN)
     ending = asyncio.ensure_future(asyncio.to_thread(_ended, child, reader))
     try:
         answer, status = await asyncio.shield(ending)
@@ -50,13 +55,13 @@ async def apart_aside(work: Callable[[], Result]) -> Result:
     return cast("Result", _result(answer, status))
 
 
-def _begun(work: Callable[[], object]) -> tuple[int, int]:
+def _begun(work: Callable[[], object], on_sigint: signal.Handlers) -> tuple[int, int]:
     """Start the child; its process id, and the descriptor that its answer is read from."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _work(work, writer)
+        _work(work, writer, on_sigint)
     os.close(writer)
     return child, reader
 
@@ -78,7 +83,7 @@ def _result(answer: bytes, status: int) -> Any:
     return result
 
 
-def _work(work: Callable[[], object], writer: int) -> NoReturn:
+def _work(work: Callable[[], object], writer: int, on_sigint: signal.Handlers) -> NoReturn:
     """Be the child: leave the parent's loop, signals and exit handlers alone."""
     status = 1
     try:
@@ -91,6 +96,7 @@ def _work(work: Callable[[], object], writer: int) -> NoReturn:
         signal.set_wakeup_fd(-1)
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, on_sigint)
         try:
             answer = (True, work())
         except LightgateError as error:

@@ -59,8 +59,8 @@ class DataFolderLock:
     """A lock on the data folder, which ends with the process in any case."""
 
     def __init__(self, data: Path, held: int | None = None) -> None:
-        self._data = data
-        self._lock = _locked(data) if held is None else held  # by the program before
+        self.data = data
+        self._lock = _taken(data) if held is None else held  # by the program before
         self.stale = (data / STATE).exists()  # the previous process did not end in order
 
     def __enter__(self) -> Self:
@@ -83,14 +83,14 @@ class DataFolderLock:
         told = msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n"
         told = told.ljust(-(-len(told) // ROOM_BYTES) * ROOM_BYTES - 1) + b"\n"
         try:
-            put(self._data / STATE, told)
+            put(self.data / STATE, told)
         except OSError as error:
             if error.errno not in NO_ROOM or not self._written_over(told):
                 raise
 
     def _written_over(self, told: bytes) -> bool:
         """Write into the blocks that the file, or that of the last process, has; whether so."""
-        state, last = self._data / STATE, self._data / LAST
+        state, last = self.data / STATE, self.data / LAST
         at = state if state.exists() else last
         try:
             descriptor = os.open(at, os.O_WRONLY | os.O_CLOEXEC)
@@ -113,11 +113,23 @@ class DataFolderLock:
         """Of the file that is locked."""
         return self._lock
 
+    def keep_in_place(self) -> bool:
+        """Lock the folder again where it, its lock or its state was deleted; whether it was.
+
+        LightgateError where another `lightgate up` has the folder by now, or none can be made.
+        """
+        if not _lies_at(self._lock, self.data / LOCK):
+            fresh = _locked(self.data)
+            os.close(self._lock)
+            self._lock = fresh
+            return True
+        return not (self.data / STATE).exists()
+
     def release(self) -> None:
         """Take `supervisor.json` out of its place, then release the lock."""
         if self._lock >= 0:
             with contextlib.suppress(FileNotFoundError):
-                (self._data / STATE).replace(self._data / LAST)
+                (self.data / STATE).replace(self.data / LAST)
             os.close(self._lock)
             self._lock = -1
 
@@ -144,6 +156,11 @@ def end_orphans(data: Path, patience_s: float = ORPHANS_S) -> int:
 
 def _orphans(data: Path) -> list[int]:
     """The processes of supervisors that serve from this folder, but for our own children."""
+    return [pid for pid, _ in _served_from(data)]
+
+
+def _served_from(data: Path) -> list[tuple[int, int]]:
+    """The processes that serve from this folder, but for our own children, with their parents."""
     found, folder, mark = [], data.resolve(), f"{PARENT_DEATH_ENV}=1".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -153,10 +170,21 @@ def _orphans(data: Path) -> list[int]:
             named = os.fsdecode(arguments[arguments.index(b"--data") + 1])
             parent = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
             if parent != os.getpid() and ((entry / "cwd").readlink() / named).resolve() == folder:
-                found.append(int(entry.name))
+                found.append((int(entry.name), parent))
         except (OSError, ValueError, IndexError):
             continue  # it ended meanwhile, or is another user's
     return found
+
+
+def _supervisor_of(data: Path) -> int | None:
+    """The process that serves from this folder and holds a lock which lies there no more."""
+    for parent in sorted({parent for _, parent in _served_from(data)}):
+        with contextlib.suppress(OSError):
+            for entry in (Path("/proc") / str(parent) / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if entry.readlink().name in {LOCK, f"{LOCK} (deleted)"}:
+                        return parent
+    return None
 
 
 def read_state(data: Path) -> SupervisorState | None:
@@ -175,6 +203,33 @@ def unready(data: Path) -> list[str]:
     return sorted({worker.name for worker in workers} - serving)
 
 
+def _taken(data: Path) -> int:
+    """Lock a folder for a start; also one whose lock was deleted under its holder is held."""
+    lock = _locked(data)
+    holder = _supervisor_of(data)
+    if holder is not None:
+        os.close(lock)
+        raise _already(data, str(holder))
+    return lock
+
+
+def _already(data: Path, holder: str) -> LightgateError:
+    return LightgateError(
+        f"Another `lightgate up` (pid {holder or 'unknown'}) already runs on {data}.",
+        hint="Stop it, or name another folder with --data.",
+    )
+
+
+def _lies_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one at a path."""
+    own = os.fstat(descriptor)
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+
+
 def _locked(data: Path) -> int:
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -189,10 +244,7 @@ def _locked(data: Path) -> int:
     except OSError:
         holder = os.read(lock, _PID_BYTES).decode("ascii", "replace").strip()
         os.close(lock)
-        raise LightgateError(
-            f"Another `lightgate up` (pid {holder or 'unknown'}) already runs on {data}.",
-            hint="Stop it, or name another folder with --data.",
-        ) from None
+        raise _already(data, holder) from None
     with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
         os.pwrite(lock, f"{os.getpid()}\n".ljust(_PID_BYTES).encode(), 0)
     return lock

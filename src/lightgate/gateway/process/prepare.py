@@ -297,8 +297,13 @@ def _refuse_emptied(made: Snapshot, data: Path) -> None:
 
     try:
         before = read_snapshot(data)
-    except SnapshotFailed:
-        return
+    except SnapshotFailed as error:
+        if made.keys:
+            return
+        raise LightgateError(
+            f"{error.message} Without it nobody knows whether the gateway lets in keys only.",
+            hint="A worker writes a snapshot that was deleted again; then reload once more.",
+        ) from None
     for word, old, new in (
         ("model", before.aliases, made.aliases), ("key", before.keys, made.keys)
     ):  # fmt: skip

@@ -6,11 +6,16 @@ by form, only while there is traffic, one at a time and from one worker, within 
 
 A model that thinks may spend a small cap before its first word. That is an answer: the target is
 alive, and the next probe of it may have more tokens.
+
+A probe is short where it is paid for. On engines of one's own, which bill nobody, it is as long as
+requests usually are, and never the same: there the first token of a short prompt, or of one that
+is in the engine's cache, says little about that of a request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.ids import Ids
@@ -51,9 +56,15 @@ TOKENS_IN: Final = 16
 # responses take no smaller one than the first.
 CAPS: Final = (16, 64, 256)
 SELDOM: Final = 10  # times as rarely is a target probed that has no word under the largest cap
-_ASK: Final = Message(
-    role="user", content="Answer with one word: are you there? Say yes or say no."
-)
+# Nano-dollars of a token whose price is not known: $600 for a million, as the dearest models cost.
+UNKNOWN_NANO: Final = 600_000
+LONGEST_IN: Final = 960  # tokens of a probe: the size of prompts that it speaks for ends at 1,024
+_ASK: Final = "Answer with one word: are you there? Say yes or say no."
+# One token each for most models.
+_WORDS: Final = (
+    "apple", "bank", "cold", "door", "east", "fish", "gold", "hand", "iron", "jump", "king", "lake",
+    "moon", "nine", "open", "park", "queen", "rain", "salt", "tree", "under", "voice", "wind",
+)  # fmt: skip
 _DEADLINES: Final = Deadlines(connect_s=3.0, first_byte_s=10.0, idle_s=20.0, total_s=30.0)
 
 
@@ -103,16 +114,20 @@ class Prober:
         return None
 
     def _affordable(self, target: ServedTarget, terms: ProbeTerms) -> bool:
-        """Whether a probe's price is known and within what probes may cost."""
-        if target.prices.hourly:
+        """Whether a probe's price is within what probes may cost.
+
+        A price that is not known is taken for that of the dearest models. It is no part of users'
+        spend, which may have no known price either: only the day's limit holds for it.
+        """
+        if bills_nobody(target):
             return True
-        if not target.prices.known:
-            return False
         day = self._clock.wall_ns() // DAY_NS
         if day != self._day:
             self._day, self._day_nano = day, 0
-        worst = target.prices.worst(TOKENS_IN, self._cap(target.target.name))
-        share = terms.share * self._state.learned.spent_nano
+        cap, share = self._cap(target.target.name), terms.share * self._state.learned.spent_nano
+        if not target.prices.known:
+            return self._day_nano + UNKNOWN_NANO * (TOKENS_IN + cap) <= terms.day_nano
+        worst = target.prices.worst(TOKENS_IN, cap)
         return self.spent_nano + worst <= share and self._day_nano + worst <= terms.day_nano
 
     def _cap(self, target: str) -> int:
@@ -120,8 +135,11 @@ class Prober:
 
     async def _probe(self, target: ServedTarget) -> None:
         observer, marks, name = self._observer, Marks(), target.target.name
-        cap = self._cap(name)
-        request = Request(model=target.target.model, messages=(_ASK,), max_tokens=cap, stream=True)
+        cap, tokens_in = self._cap(name), TOKENS_IN
+        if bills_nobody(target):
+            tokens_in = max(TOKENS_IN, min(LONGEST_IN, round(self._state.learned.usual_in)))
+        said = (Message(role="user", content=question(tokens_in)),)
+        request = Request(model=target.target.model, messages=said, max_tokens=cap, stream=True)
         began, wall_ns = self._clock.now_ns(), self._clock.wall_ns()
         observer.began(name, began)
         try:
@@ -134,9 +152,12 @@ class Prober:
         if call.limits:
             facts, now = read_rates(call.limits, self._clock.wall_ns() / NS), self._clock.now_ns()
             refused = called.status == REFUSED
-            observer.stated(name, now, began, facts, tokens=TOKENS_IN, refused=refused)
+            observer.stated(name, now, began, facts, tokens=tokens_in, refused=refused)
         self._write(target, marks, called, wall_ns)
         self._learn(name, marks, called, began)
+        if not target.prices.known and not bills_nobody(target):
+            rest_ns = SELDOM * self._state.served.snapshot.terms.probes.every_ns
+            self._not_before[name] = self._clock.now_ns() + rest_ns
 
     def _learn(self, target: str, marks: Marks, called: Called, began: int) -> None:
         observer, now = self._observer, self._clock.now_ns()
@@ -174,6 +195,8 @@ class Prober:
             seen = called.tokens.out or (1 if called.error is None else self._cap(target.name))
             bill = served.prices.estimate(TOKENS_IN, seen)
         self.spent_nano += bill.nano_usd or 0
+        if not served.prices.known and not bills_nobody(served):
+            self._day_nano += UNKNOWN_NANO * (TOKENS_IN + self._cap(target.name))
         self._day_nano += bill.nano_usd or 0
         id_ = self._ids.new()
         facts = NoteFacts(
@@ -189,6 +212,19 @@ class Prober:
             called.tokens.out, bill.nano_usd, bill.source, None, None, self._worker,
         )  # fmt: skip
         self._journal.write(Settled(exchange, (AttemptNote.of(facts, marks, called),)))
+
+
+def bills_nobody(target: ServedTarget) -> bool:
+    """Whether an engine is paid by the hour, or has neither a key nor a price."""
+    engine, prices = target.target, target.prices
+    keyless = engine.api_key is None and engine.signer is None
+    return prices.hourly or (keyless and not prices.known)
+
+
+def question(tokens_in: int) -> str:
+    """Return a question of about so many tokens; a long one begins with other words each time."""
+    words = random.choices(_WORDS, k=tokens_in - TOKENS_IN)  # noqa: S311 - no secret
+    return " ".join([*words, _ASK])
 
 
 def _chosen_by_form(served: Served) -> set[str]:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lightgate.gateway.process.handover import ChildHand
-    from lightgate.gateway.process.lock import ChildState
+    from lightgate.gateway.process.lock import ChildState, DataFolderLock
 
 __all__ = ["ChildSpec", "StoppedEarly", "Supervisor", "look"]
 
-LOOK_S: Final = 1.0  # between two looks at the configuration file
+LOOK_S: Final = 1.0  # between two looks at the configuration file, and at the data folder
 AGAIN_LOOKS: Final = 10  # before a reload is tried again that a full disk did not let happen
 HURRY_S: Final = 2.0  # what each stage gets after a second Ctrl-C
 Look = tuple[int, int, int] | None
@@ -103,7 +103,7 @@ class Supervisor:
 
     async def start(self, *specs: ChildSpec) -> list[dict[str, Any]]:
         """Start children together and wait until each serves; the facts of their ready lines."""
-        begun = [Child(spec, self._tell) for spec in specs]
+        begun = [Child(spec, self.tell) for spec in specs]
         self._children += begun
         for child in begun:
             child.ended.add_done_callback(functools.partial(self._on_end, child))
@@ -116,7 +116,7 @@ class Supervisor:
     def adopt(self, *running: tuple[ChildSpec, ChildHand]) -> None:
         """Go on with children that the program before this one started."""
         for spec, hand in running:
-            child = Child(spec, self._tell, running=hand)
+            child = Child(spec, self.tell, running=hand)
             self._children.append(child)
             child.ended.add_done_callback(functools.partial(self._on_end, child))
 
@@ -147,6 +147,20 @@ class Supervisor:
             say(_log, logging.INFO, "Stopping: streams may finish, new requests are refused",
                 why=why)  # fmt: skip
         self._told.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the supervisor was told to stop."""
+        return self._told.is_set()
+
+    async def wait_unless_stopped(self, event: asyncio.Event, most_s: float) -> None:
+        """Wait for the event, but not longer than this, and not once it is time to stop."""
+        waits = {asyncio.ensure_future(one.wait()) for one in (event, self._told)}
+        try:
+            await asyncio.wait(waits, timeout=most_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
 
     async def reload(self, why: str) -> bool:
         """Read the configuration again; a wrong one is logged, and the old one stays in force."""
@@ -208,7 +222,7 @@ class Supervisor:
             self.reload_error = f"{type(error).__name__}; the log says more."
             _log.exception("The processes were not replaced")
         self.reloads += 1
-        self._tell()
+        self.tell()
 
     async def _succeed_all(self) -> None:
         leaving: list[asyncio.Future[None]] = []
@@ -236,7 +250,7 @@ class Supervisor:
         await child.stop(child.spec.stop_s, child.spec.retire_signal)
         if child in self._children:
             self._children.remove(child)
-        self._tell()
+        self.tell()
 
     async def _first_facts(self, child: Child, told: asyncio.Future[Any]) -> dict[str, Any]:
         either: set[asyncio.Future[Any]] = {child.first, told}
@@ -264,7 +278,8 @@ class Supervisor:
         """The state of every child now."""
         return tuple(child.state() for child in self._children)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Write down which children there are, and whether they serve."""
         try:
             self._changed(self.states())
         except OSError as error:  # a full disk must not take the gateway down
@@ -310,6 +325,32 @@ class Supervisor:
             await stopping
         finally:
             hurry.cancel()
+
+    async def keep_folder(
+        self,
+        folder: DataFolderLock,
+        again: Callable[[], object],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Lock a data folder again that was deleted, and tell `again` what is served from it.
+
+        Workers and console write their own files again. Where another `lightgate up` was faster, or
+        the folder cannot be made, that is logged once.
+        """
+        said, gone = "", f"{folder.data}, or a file in it, was deleted while the gateway ran."
+        while True:
+            await pause(LOOK_S)
+            try:
+                deleted, problem = folder.keep_in_place(), ""
+            except LightgateError as error:
+                deleted, problem = False, error.message
+            if problem and problem != said:
+                say(_log, logging.ERROR, f"{gone} {problem}")
+            said = problem
+            if deleted:
+                say(_log, logging.ERROR, f"{gone} What it still knows is written again.")
+                self.tell()
+                again()
 
     async def _watch(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Reload when the file has changed and was then the same in two looks.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import ctypes
 import gc
 import json
 import logging
@@ -40,11 +41,12 @@ from lightgate.gateway.process.shelter import most_connections
 from lightgate.gateway.request.prints import PromptPrints
 from lightgate.gateway.served.inner import CONSOLE_ENV, SECRET_ENV, InnerCaller
 from lightgate.gateway.served.served import Served
-from lightgate.gateway.served.snapshot import FILE, read_snapshot
+from lightgate.gateway.served.snapshot import FILE, SnapshotFailed, put_back, read_snapshot
 from lightgate.gateway.shared.answers import SharedAnswerStore
 from lightgate.gateway.shared.counters import SharedCounters
 from lightgate.gateway.shared.live import LiveSharing
 from lightgate.gateway.shared.store import SharedStore
+from lightgate.gateway.spend.counter_file import CounterFileFailed
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.locate import LedgerPlace
@@ -66,6 +68,7 @@ CHARGE_TICKS: Final = 10  # seconds between two looks for workers that died with
 TOO_LARGE: Final = " Raise max_body_bytes under [gateway] in lightgate.toml, or send less."
 LOOK_S: Final = 0.5  # between two looks at the snapshot
 TOKEN_S: Final = 5.0  # for the first tokens of the clouds, before requests are taken
+COURTESY_S: Final = 1.0  # at the end, for which kept connections are answered once more
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +144,9 @@ class Worker:
         self._ticks = 0
         self._keeping: asyncio.Future[None] | None = None
         self._gauging: asyncio.Future[None] | None = None
+        state.each_second.append(state.journal.keep_in_place)
+        state.each_second.append(self._keep_counters)
+        self._uncounted = ""  # why the counters could not be written again, as it was last said
         state.each_second.append(self._show_gauges)
         state.each_second.append(self._share)
         state.each_second.append(self._want_lists)
@@ -172,6 +178,19 @@ class Worker:
     def _follow_engines(self) -> None:
         """Follow the engines of the targets that are served now."""
         self._engines.follow(self.state.served.engine_pages())
+
+    def _keep_counters(self) -> None:
+        """Count in a file that others find, where the counter file was deleted."""
+        spend, problem = self.state.spend, ""
+        try:
+            if spend is not None and spend.keep_in_place():
+                logger.error("the counters of budgets were deleted while the gateway ran; they were"
+                             " written again")  # fmt: skip
+        except CounterFileFailed as error:
+            problem = error.message
+        if problem and problem != self._uncounted:
+            logger.error("the counters of budgets were deleted: %s", problem)
+        self._uncounted = problem
 
     def _show_gauges(self) -> None:
         """Write the gauges for the console, unless the disk has not taken the last ones yet."""
@@ -222,6 +241,7 @@ class Worker:
         sys.stdout.flush()
         gc.collect()
         gc.freeze()  # what is here now stays; the collector need not look at it again
+        _give_back()
         self.state.turns.start()
         await self._stop.wait()
         await self._end(tasks)
@@ -241,7 +261,9 @@ class Worker:
         state.draining = not self._gentle
         for task in () if self._gentle else tasks:
             task.cancel()
-        drained = asyncio.create_task(self._door.drain(budget_s, gentle=self._gentle))
+        drained = asyncio.create_task(
+            self._door.drain(budget_s, gentle=self._gentle, courtesy_s=COURTESY_S)
+        )
         done, _ = await asyncio.wait({drained}, timeout=max(0.0, budget_s - 0.5))
         if not done:
             for exchange in tuple(state.exchanges):
@@ -277,7 +299,9 @@ class Worker:
                 pass
             self._look.clear()
             mark = self._mark()
-            if mark == self._seen:
+            if mark is None:
+                await self._put_back()
+            if mark is None or mark == self._seen:
                 continue
             self._seen = mark
             try:
@@ -289,12 +313,30 @@ class Worker:
             except LightgateError as error:
                 logger.error("the snapshot is not taken in: %s", error.message)  # noqa: TRY400
 
+    async def _put_back(self) -> None:
+        """Write the snapshot in force again: its file was deleted while the gateway ran."""
+        try:
+            put = await asyncio.to_thread(put_back, self._options.data, self.state.served.snapshot)
+        except SnapshotFailed as error:
+            if self._seen is not None:  # once, until it can be written
+                logger.error("the snapshot was deleted: %s", error.message)  # noqa: TRY400
+            self._seen = None
+            return
+        if put:
+            logger.error("the snapshot was deleted while the gateway ran; it was written again")
+
     def _mark(self) -> tuple[int, int] | None:
         try:
             found = (self._options.data / FILE).stat()
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns
+
+
+def _give_back() -> None:
+    """Give the memory that only the start needed back to the system, where the C library can."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _key_variables(data: Path) -> list[str]:

@@ -19,6 +19,7 @@ _fields: Final = msgspec.json.Decoder(Fields)
 _word: Final = msgspec.json.Decoder(str)
 _flag: Final = msgspec.json.Decoder(bool | None)
 _number: Final = msgspec.json.Decoder(int | None)
+_float: Final = msgspec.json.Decoder(float | None)
 _several: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _encode: Final = msgspec.json.Encoder().encode
 _CAPS: Final = {  # where a dialect says how long an answer may be, the current name last
@@ -68,6 +69,7 @@ _COMMON: Final = frozenset(  # names that need no look at their spelling
     ]
 )
 _MOST_FIELDS: Final = 256
+_SLOWEST: Final = 0.25  # of the usual speed of speech: what OpenAI takes
 _TOO_DEEP: Final = "The body is nested too deeply."
 _MOST_TOKENS: Final = 2**31  # of one answer; clients that want no limit say 2**31 - 1
 _MOST_ANSWERS: Final = 1024
@@ -107,11 +109,14 @@ _gemini_config: Final = msgspec.json.Decoder(_GeminiConfig | None)
 class Sound(NamedTuple):
     """What is known of a request for sound before it is answered.
 
-    `characters` are those that are to be spoken, None for a recording; `size` is its bytes.
+    `characters` are those that are to be spoken, None for a recording; `size` is its bytes. `text`
+    are the bytes of all that is said beside it, and `slower` is how much longer speech is to take.
     """
 
     characters: int | None
     size: float = 0
+    text: int = 0
+    slower: float = 1.0
 
 
 class FormBody(NamedTuple):
@@ -187,10 +192,12 @@ class ClientRequest(msgspec.Struct, kw_only=True):
     def sound(self) -> Sound:
         """What is known of a request for sound."""
         if self.form is not None:
-            return Sound(None, self.form.sound)
-        raw = self.fields.get("input")
+            return Sound(None, self.form.sound, max(0, len(self.body) - self.form.sound))
+        raw, speed = self.fields.get("input"), self.fields.get("speed")
         spoken = None if raw is None else _read(_word, raw, "input", "a text")
-        return Sound(len(spoken or ""))
+        times = None if speed is None else _read(_float, speed, "speed", "a number")
+        slower = 1.0 if times is None else 1 / min(1.0, max(times, _SLOWEST))
+        return Sound(len(spoken or ""), 0, len(self.body), slower)
 
 
 def read_request_body(endpoint: Endpoint, body: bytes) -> ClientRequest:

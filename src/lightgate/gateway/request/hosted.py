@@ -9,8 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
+from lightgate.dialect.neutral.numbers import any_json
 from lightgate.gateway.request.given import given_parts
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ USUAL_CALLS: Final = 10  # where no limit is named: after so many Anthropic ends
 _MOST_CALLS: Final = 1000
 _HOUR: Final = b'"1h"'  # how long Anthropic is to keep a prompt, which costs more
 _SOURCES: Final = 20  # of a search of xAI's that names no limit
+NO_KINDS: Final[frozenset[str]] = frozenset()
+_PLAIN_KINDS: Final = frozenset(("text", "modality_unspecified"))
 NONE_OFFERED: Final[Mapping[str, int]] = MappingProxyType({})
 # Kinds by the beginning of a tool's type; None: the client carries it out, or it costs nothing.
 _KINDS: Final = (
@@ -58,6 +59,7 @@ _GEMINI: Final = {  # names without underscores, in lower case
     "codeexecution": "code_execution",
     "filesearch": "file_search",
 }
+_SPOKEN: Final = {"speechConfig": "audio", "imageConfig": "image"}  # of Gemini's answers
 _FIELDS: Final = ("tools", "web_search_options", "search_parameters", "mcp_servers", "plugins")
 # Fields by which a request stands for more than its own bytes.
 _REFERENCES: Final = {
@@ -65,7 +67,6 @@ _REFERENCES: Final = {
     "gemini": frozenset(("cachedContent", "cached_content")),
     "anthropic-messages": frozenset(("container",)),
 }
-_any: Final = msgspec.json.Decoder()
 
 
 def offered_tools(request: ClientRequest) -> Mapping[str, int]:
@@ -86,13 +87,36 @@ def billed_parts(request: ClientRequest) -> tuple[Given, bool]:
     """Find parts that are no text, and whether Anthropic is to keep the prompt for an hour."""
     if request.found is not None and request.found.billed is not None:
         return request.found.billed
-    return given_parts(request.body), _HOUR in request.body
+    return given_parts(request.body, request.endpoint.dialect), _HOUR in request.body
 
 
 def refers(request: ClientRequest) -> bool:
     """Whether a request stands for a prompt that its provider keeps."""
     known = _REFERENCES.get(request.endpoint.dialect)
     return known is not None and not known.isdisjoint(request.fields)
+
+
+def answer_kinds(request: ClientRequest) -> frozenset[str]:
+    """The kinds of answers beside text that are asked for: audio, image, or another word."""
+    if request.endpoint.dialect != "gemini":
+        words = _value(request, "modalities") if "modalities" in request.fields else None
+        kinds = {"audio"} if isinstance(_value(request, "audio"), dict) else set()
+    elif "generationConfig" in request.fields:
+        config = _value(request, "generationConfig")
+        plain = {_camel(name): value for name, value in config.items()} if config else {}
+        words = plain.get("responseModalities")
+        kinds = {kind for name, kind in _SPOKEN.items() if plain.get(name)}
+    else:
+        return NO_KINDS
+    for word in words if isinstance(words, list) else ():
+        if isinstance(word, str) and word.lower() not in _PLAIN_KINDS:
+            kinds.add(word.lower()[:32])
+    return frozenset(kinds)
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _each(request: ClientRequest) -> Iterator[tuple[str, int | None]]:
@@ -136,7 +160,7 @@ def _gemini_kinds(tool: dict[str, Any]) -> Iterator[tuple[str, int | None]]:
 def _value(request: ClientRequest, name: str) -> Any:
     raw = request.fields.get(name)
     try:
-        return None if raw is None else _any.decode(raw)
+        return None if raw is None else any_json.decode(raw)
     except (ValueError, RecursionError):
         return None
 

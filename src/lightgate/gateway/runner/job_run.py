@@ -267,8 +267,7 @@ class JobRun:
             code, message, state = EXPIRED, "The batch's time was over.", "expired"
         elif len(self._files.done) < job.total:
             raise RuntimeError("A batch ended before all of its lines had.")
-        if state != "cancelled":
-            await self._change(lambda now: _finalizing(now, store.now_s))
+        await self._change(lambda now: _finalizing(now, store.now_s))
         if code:
             await self._tools.in_thread(lambda: self._write_rest(LineError(code, message)))
         await self._end(state)
@@ -330,6 +329,7 @@ def _begun(job: BatchJob, now_s: int, total: int, model: str | None) -> BatchJob
 
 
 def _finalizing(job: BatchJob, now_s: int) -> BatchJob:
+    """Move a batch on whose lines are done; one that was cancelled stays what it is."""
     return job.moved("finalizing", now_s) if job.state == "in_progress" else job
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from lightgate.clock.tokens import Tokens
-from lightgate.gateway.request.body import Sound
+from lightgate.clock.tokens import HEARD, Tokens
+from lightgate.gateway.request.hosted import answer_kinds
 from lightgate.price.rates import CHEAPER_TIERS, GROUNDED, USUAL_TIERS
 from lightgate.route.plan.hedge import TargetPrice
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lightgate.gateway.request.body import ClientRequest, Sound
     from lightgate.price.rates import LongRates, Rates, TierRates
 
 NANO: Final = 1_000_000_000
@@ -24,10 +28,14 @@ USUAL_ANSWER: Final = 4096  # tokens reserved where neither client nor configura
 # Limits of what is believed: a provider's counts go into budgets, speeds and 64-bit words.
 # Of sound, where nobody has counted: estimates, marked so in every bill.
 BYTES_PER_SECOND: Final = 8000  # of a recording: 64 kbit/s
-WORST_BYTES_PER_SECOND_FACTOR: Final = 4  # for a reservation: 16 kbit/s
+LEAST_BYTES_PER_SECOND_FACTOR: Final = 4  # for the least reservation: 16 kbit/s
+WORST_BYTES_PER_SECOND: Final = 500  # 4 kbit/s, below the least of AMR (4.75), Opus (6) and MP3 (8)
 TOKENS_PER_SECOND: Final = 17.0  # of a recording; OpenAI's prices by the minute and by the token
 WORDS_PER_SECOND: Final = 4.0  # tokens of a transcript
+WORST_WORDS_PER_SECOND: Final = 10.0  # tokens of a fast speaker's transcript, in any language
 TOKENS_PER_CHARACTER: Final = 1.5  # of speech, which OpenAI counts at about 21 a second
+WORST_TOKENS_PER_CHARACTER: Final = 12  # half a second: a digit or an ideograph is a word
+WORST_BYTES_PER_TOKEN: Final = 2  # of text beside the sound, as in other requests
 NO_PROMPT: Final = 2**62  # tokens; a price that does not rise with the prompt
 SLACK: Final = 16  # tokens above the limit, which some providers add themselves
 MOST_REASONED: Final = 200_000  # hidden tokens of reasoning in one answer
@@ -73,6 +81,7 @@ class TokenPrices:
         "_character",
         "_in",
         "_long",
+        "_media_in",
         "_out",
         "_request",
         "_second",
@@ -81,8 +90,10 @@ class TokenPrices:
         "_written_1h",
         "as_of",
         "calls",
+        "hears",
         "hourly",
         "known",
+        "media",
         "source",
         "unpriced",
     )
@@ -115,6 +126,11 @@ class TokenPrices:
         self._request = self.calls.pop("request", 0)  # of the request itself
         self._tiers = {} if own is None else {k: _Tier.of(v) for k, v in own.tiers.items()}
         self._audio = None if own is None or own.input_audio is None else _pico(own.input_audio)
+        # Of tokens that are no text, in pico-dollars each: of answers by kind, of prompts the most.
+        self.media = {} if own is None else _answer_prices(own)
+        heard = () if own is None else (own.input_audio, own.input_image, own.input_video)
+        self._media_in = max([0, *map(_pico, heard)])
+        self.hears = hourly or (own is not None and own.input_audio is not None)
         # Of sound, in pico-dollars: for a character that is spoken, for a second of a recording.
         self._character = self._second = None
         if own is not None and own.characters is not None:
@@ -142,6 +158,8 @@ class TokenPrices:
             if tokens.cache_write_1h:
                 pico += min(written, tokens.cache_write_1h) * (self._written_1h - self._written)
         source = "estimated" if tokens.source == "estimate" else self.source
+        if tokens.media:
+            pico += self._above_text(tokens)
         nano = (pico + tokens.out * self._out + 500) // 1000 + self._request
         return Bill(nano + self.called(tokens) if tokens.calls else nano, source, self.as_of)
 
@@ -162,6 +180,47 @@ class TokenPrices:
         each = self.calls.get(kind)
         return None if each is None else each * count
 
+    def _above_text(self, tokens: Tokens) -> int:
+        """The pico-dollars that tokens of sound and pictures cost beside their price as text."""
+        fresh = max(0, (tokens.tokens_in or 0) - (tokens.cached or 0))
+        pico = 0
+        for kind, count in tokens.media:
+            if kind == HEARD:
+                pico += min(count, fresh) * max(0, (self._audio or 0) - self._in)
+            else:
+                price = self.media.get(kind, self._out)
+                pico += min(count, tokens.out or 0) * (price - self._out)
+        return pico
+
+    def worst_answer(self, kinds: Collection[str], tokens_in: int, out: int) -> int | str:
+        """The most that an answer can cost beside its price as text; a kind without a price.
+
+        `kinds` are those that were asked for. A model that draws may do so without being asked.
+        """
+        if self.hourly:
+            return 0
+        if tokens_in > self._above:
+            return self._of(tokens_in).worst_answer(kinds, tokens_in, out)
+        for kind in sorted(kinds):
+            if kind not in self.media:
+                return kind
+        asked = [price for kind, price in self.media.items() if kind in kinds or kind != "audio"]
+        return -(-out * max(0, max(asked, default=0) - self._out) // 1000)
+
+    def in_kind(self, bill: Bill, request: ClientRequest, out: int) -> Bill:
+        """The bill of an answer that was to be sound or a picture and says no count of them."""
+        kinds = answer_kinds(request) if self.media and bill.nano_usd is not None else None
+        more = self.worst_answer(kinds, request.tokens_in, out) if kinds else 0
+        if not isinstance(more, int) or not more:
+            return bill
+        return Bill((bill.nano_usd or 0) + more, "estimated", bill.as_of)
+
+    def worst_heard(self, tokens_in: int, count: int) -> int:
+        """The most that so many tokens of sound and pictures cost beside their price as text."""
+        if tokens_in > self._above:
+            return self._of(tokens_in).worst_heard(tokens_in, count)
+        return -(-count * max(0, self._media_in - max(self._in, self._written)) // 1000)
+
     def _tiered(self, tokens: Tokens, fresh: int) -> Bill:
         """The cost under another service tier; without its price the usual one is an estimate."""
         tier = self._tiers.get(tokens.tier or "")
@@ -171,6 +230,8 @@ class TokenPrices:
         cached, written = tokens.cached or 0, tokens.cache_write or 0
         pico = fresh * tier.input + cached * tier.cached + written * tier.cache_write
         source = "estimated" if estimated else self.source
+        if tokens.media:
+            pico += self._above_text(tokens)
         nano = (pico + (tokens.out or 0) * tier.output + 500) // 1000 + self._request
         return Bill(nano + self.called(tokens), source, self.as_of)
 
@@ -181,21 +242,43 @@ class TokenPrices:
         """
         if self.hourly:
             return Bill(None, self.source, None)
-        pico, exact = self._sound(tokens, sound)
-        if pico is None:
+        found = self._sound(tokens, sound)
+        if found is None:
             return NO_BILL
+        pico, exact = found
         return Bill((pico + 500) // 1000, self.source if exact else "estimated", self.as_of)
 
     def worst_spoken(self, sound: Sound) -> int | None:
         """The most that a request for sound can cost, in nano-dollars; None where unknown."""
         if self.hourly:
             return 0
-        slow = Sound(sound.characters, sound.size * WORST_BYTES_PER_SECOND_FACTOR)
-        pico, _ = self._sound(_UNCOUNTED, slow)
-        return None if pico is None else -(-pico // 1000)
+        seconds = sound.size / WORST_BYTES_PER_SECOND
+        if sound.characters is not None and self._character is not None:
+            pico = sound.characters * self._character
+        elif sound.characters is None and self._second is not None:
+            pico = math.ceil(seconds * self._second)
+        elif not self.known:
+            return None
+        else:
+            pico = (sound.text // WORST_BYTES_PER_TOKEN + 1) * self._in
+            spoken = (sound.characters or 0) * WORST_TOKENS_PER_CHARACTER * sound.slower
+            pico += math.ceil(spoken) * self._spoken_out()
+            pico += math.ceil(seconds * TOKENS_PER_SECOND) * max(self._in, self._audio or 0)
+            pico += math.ceil(seconds * WORST_WORDS_PER_SECOND) * self._out
+        return -(-pico // 1000)
 
-    def _sound(self, tokens: Tokens, sound: Sound) -> tuple[int | None, bool]:
-        """Pico-dollars, and whether they are exact."""
+    def least_spoken(self, sound: Sound) -> int:
+        """What a request for sound usually costs at most, in nano-dollars."""
+        slow = sound._replace(size=sound.size * LEAST_BYTES_PER_SECOND_FACTOR)
+        found = self._sound(_UNCOUNTED, slow)
+        return 0 if found is None or self.hourly else -(-found[0] // 1000)
+
+    def _spoken_out(self) -> int:
+        """The pico-dollars of a token of speech."""
+        return self.media.get("audio", self._out)
+
+    def _sound(self, tokens: Tokens, sound: Sound) -> tuple[int, bool] | None:
+        """Pico-dollars, and whether they are exact; None where the price is unknown."""
         seconds, counted = tokens.seconds, tokens.tokens_in is not None and tokens.out is not None
         length = sound.size / BYTES_PER_SECOND if seconds is None else seconds
         if sound.characters is not None:
@@ -210,14 +293,15 @@ class TokenPrices:
         else:
             tokens_in, out = round(length * TOKENS_PER_SECOND), round(length * WORDS_PER_SECOND)
         if not self.known:
-            return None, False
+            return None
         if counted and tokens.tokens_in is not None and tokens.out is not None:
             tokens_in, out = tokens.tokens_in, tokens.out
         heard = (
             tokens_in if tokens.audio is None and sound.characters is None else tokens.audio or 0
         )
         rate = self._in if self._audio is None else self._audio
-        return heard * rate + max(tokens_in - heard, 0) * self._in + out * self._out, counted
+        each = self._out if sound.characters is None else self._spoken_out()
+        return heard * rate + max(tokens_in - heard, 0) * self._in + out * each, counted
 
     def estimate(self, tokens_in: int, tokens_out: int) -> Bill:
         """The cost of tokens that were estimated, not counted."""
@@ -265,6 +349,16 @@ class TokenPrices:
         return max([usual, *(cost + self._request for cost in costs)])
 
 
+def _answer_prices(rates: Rates) -> dict[str, int]:
+    """The prices of answers that are no text, by kind, in pico-dollars per token."""
+    prices = {
+        "audio": rates.output_audio,
+        "image": rates.output_image,
+        "video": rates.output_video,
+    }
+    return {kind: _pico(price) for kind, price in prices.items() if price is not None}
+
+
 def _of_length(rates: Rates | None, step: LongRates) -> Rates | None:
     """The prices of a step as if there were no others; calls and tiers stay as they are."""
     if rates is None:
@@ -300,8 +394,8 @@ def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tok
         changes |= {"streamed": None, "first_burst": None}
     if reasoning > MOST_REASONED:
         changes["reasoning"] = None
-    given = tokens.tokens_in or 0, tokens.cached or 0, tokens.cache_write or 0
-    if max(given) > sent + MOST_GIVEN:
+    given = tokens.tokens_in, tokens.cached, tokens.cache_write
+    if any(count is not None and count > sent + MOST_GIVEN for count in given):
         changes |= {"tokens_in": None, "cached": None, "cache_write": None}
     return msgspec.structs.replace(tokens, **changes) if changes else tokens
 

@@ -173,10 +173,22 @@ def put_snapshot(data: Path, snapshot: Snapshot) -> None:
     """
     path = data / FILE
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
         put_always(path, _encode(snapshot))
     except OSError as error:
         raise SnapshotFailed(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def put_back(data: Path, snapshot: Snapshot) -> bool:
+    """Write the snapshot in force again where its file was deleted; whether it was missing still.
+
+    It has the keys: a reload that found none of them would open the gateway to everybody.
+    """
+    with changing(data):
+        if (data / FILE).exists():
+            return False
+        put_snapshot(data, snapshot)
+    return True
 
 
 def read_snapshot(data: Path) -> Snapshot:
@@ -249,7 +261,7 @@ def refresh_priors(data: Path, priors: Mapping[str, Prior]) -> bool:
 def changing(data: Path) -> Iterator[None]:
     """Lock the snapshot while a part of it is changed, so that no other change is lost."""
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise SnapshotFailed(f"{data / LOCK} cannot be opened: {error.strerror}.") from None

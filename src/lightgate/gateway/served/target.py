@@ -173,7 +173,7 @@ class ServedTarget:
         self, signer: Signer, head: bytes, line: bytes, pieces: Pieces, digest: str
     ) -> bytes:
         """The lines of the headers that let this one request in."""
-        path = head[5 : head.index(b" ", 5)].decode("latin-1")
+        path = head.partition(b" ")[2].partition(b" ")[0].decode("latin-1")
         kind = ("content-type", line.partition(b":")[2].strip().decode("latin-1"))
         headers = (kind, *self.target.headers())
         ask = Ask("POST", self._origin.authority, path, headers, pieces, digest)

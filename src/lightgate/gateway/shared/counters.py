@@ -252,7 +252,9 @@ class SharedCounters(SpendCounters):
             LEASE_MS, SILENCE_MS, SETTLE_MS, told, ADVANCE_PARTS,
         )  # fmt: skip
         names = [MEMBERS, EPOCH, *(KEY + key_id for key_id in items)]
+        asked_ns = self._store.now_ns()
         reply = await self._lane.script(SPEND, names, _encode(batch))
+        self._store.answered((self._store.now_ns() - asked_ns) / SECOND_NS)
         try:
             settling, self._store.members, answers = _decode(reply)
             for item, answer in zip(items.values(), answers, strict=True):

@@ -18,6 +18,7 @@ FORMS: Final = PREFIX + "forms"  # members by the time at which they last told t
 ANSWER: Final = PREFIX + "answer:"
 ANSWERS: Final = PREFIX + "answers"  # cache keys by their end
 ANSWER_SIZES: Final = PREFIX + "answer-sizes"
+PROBE: Final = PREFIX + "probe:"  # keys of a try, of a member each; they are gone at its end
 
 # What every script begins with: the server's time, who is here, and since when the data is there.
 _HEAD: Final = """
@@ -36,8 +37,9 @@ end
 #
 # Fields of a hash: `m:` member = {life, seq, period, held, requests, tokens, held tokens, the share
 # of what is left that the member was told (money, requests, tokens), and the advance, a small part
-# of that}; `n:` machine = {period, spent}; `ledger` = the same of all machines, where they have one
-# ledger; `ring` = {second, sum of requests, sum of tokens, 61 counts of each}.
+# of that}; `n:` machine = {period, spent, and both of the period before: the clock of one machine
+# may be ahead of others}; `ledger` = {period, spent} of all machines, where they have one ledger;
+# `ring` = {second, sum of requests, sum of tokens, 61 counts of each}.
 #
 # A member that cannot ask takes its advance, and its share once it has been silent for a while.
 # What others may take in this way is kept back: the advance of those that speak, and the share of
@@ -116,6 +118,7 @@ local function item_of(hash, item)
   end
   local total, all_held, all_tokens = 0, held, held_tokens
   local kept_nano, kept_requests, kept_tokens = 0, 0, 0
+  local other, other_spent
   for name, packed in pairs(rows) do
     local kind, whose = string.sub(name, 1, 2), string.sub(name, 3)
     if kind == 'm:' and whose ~= member then
@@ -129,8 +132,14 @@ local function item_of(hash, item)
       end
     elseif kind == 'n:' then
       local row = cmsgpack.unpack(packed)
-      if whose == machine and row[1] == period then spent = math.max(spent, row[2]) end
-      if whose ~= machine and row[1] == period then total = total + row[2] end
+      local at = row[1] == period and 1 or row[3] == period and 3
+      if whose ~= machine then
+        if at then total = total + row[at + 1] end
+      else
+        if at then spent = math.max(spent, row[at + 1]) end
+        if at == 1 then other, other_spent = row[3], row[4]
+        else other, other_spent = row[1], row[2] end
+      end
     end
   end
   total = total + spent
@@ -165,7 +174,8 @@ local function item_of(hash, item)
                math.max(may[1], advance[1]), math.max(may[2], advance[2]),
                math.max(may[3], advance[3])}
   redis.call('HSET', hash, 'm:' .. member, cmsgpack.pack(row),
-             'n:' .. machine, cmsgpack.pack({period, spent}), 'ring', cmsgpack.pack(ring))
+             'n:' .. machine, cmsgpack.pack({period, spent, other, other_spent}),
+             'ring', cmsgpack.pack(ring))
   if ledger > 0 then redis.call('HSET', hash, 'ledger', cmsgpack.pack({period, ledger})) end
   redis.call('PEXPIRE', hash, 34560000000)
   return {codes, waits, left, share, advance, {total, all_held, ring[2], ring[3], all_tokens}}
@@ -269,6 +279,33 @@ while all > most do
   drop(oldest)
   all = tonumber(redis.call('HGET', KEYS[2], 'all'))
 end
+return 1
+"""
+)
+
+# KEYS: two of a member's own. Tries every command of the scripts above, so that a server that takes
+# no writes, or does not let this user do something, says so before a request asks it.
+TRY: Final = (
+    _HEAD
+    + """
+redis.call('SET', KEYS[1], now, 'PX', 1000)  -- first: a full server lets a script go on to write
+redis.call('GET', KEYS[1])
+redis.call('MGET', KEYS[1])
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'a', 1)
+redis.call('HINCRBY', KEYS[1], 'a', 1)
+redis.call('HGET', KEYS[1], 'a')
+redis.call('HGETALL', KEYS[1])
+redis.call('HDEL', KEYS[1], 'b')
+redis.call('PEXPIRE', KEYS[1], 1000)
+redis.call('ZADD', KEYS[2], now, 'a')
+alive(KEYS[2], 1)
+redis.call('ZSCORE', KEYS[2], 'a')
+redis.call('ZRANGE', KEYS[2], 0, 0)
+redis.call('ZRANGEBYSCORE', KEYS[2], 0, 0)
+redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, 0)
+redis.call('ZREM', KEYS[2], 'a')
+redis.call('DEL', KEYS[1], KEYS[2])
 return 1
 """
 )

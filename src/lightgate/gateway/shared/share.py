@@ -155,14 +155,17 @@ class KeyShare:
         """Give back what may be taken without asking, of a key that is not in use."""
         self._told = None
 
+    def _silent(self, now_ns: int) -> bool:
+        return now_ns - self._told_ns >= SILENT_NS
+
     def _room(self, told: Told, now_ns: int, *, sole: bool) -> Needed:
-        silent = now_ns - self._told_ns >= SILENT_NS
-        return told.share if sole or silent else told.advance
+        return told.share if sole or self._silent(now_ns) else told.advance
 
     def lacks(self, need: Needed, limits: KeyLimits, held_tokens: int, alone: Alone) -> str:
         """The limit that the share leaves no room in: "rpm", "tpm", "budget" or "" for none.
 
-        "share": the budget itself may have room, as far as the store has told.
+        "share": the limit itself may have room, as far as the store has told, and the share will
+        have more of it soon.
         """
         told, now_ns = self._told, alone.now_ns
         recent = told is not None and now_ns - self._told_ns < MINUTE * SECOND_NS
@@ -172,12 +175,15 @@ class KeyShare:
             if limit < 0:
                 continue
             if told is not None and recent:
-                room = self._room(told, now_ns, sole=alone.members == 1)[at]
+                sole = alone.members == 1
+                grows = not sole and not self._silent(now_ns)
+                part = self._room(told, now_ns, sole=sole)[at]
                 left, used = told.left[at], self._used[at]
             else:
-                room, left, used = _unknown(limit, alone), limit, minute[at]
-            if not _fits(need[at], room, left, used):
-                return name
+                grows = not alone.long
+                part, left, used = _unknown(limit, alone), limit, minute[at]
+            if not _fits(need[at], part, left, used):
+                return "share" if grows and used + need[at] <= left else name
         if self._affords(need.nano_usd, limits, alone):
             return ""
         left = limits.nano_usd if self._told is None else self._told.left.nano_usd

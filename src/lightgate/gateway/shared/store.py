@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lightgate.errors import LightgateError
+from lightgate.gateway.shared.pace import StorePace
+from lightgate.gateway.shared.scripts import PROBE, TRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -101,6 +103,7 @@ class SharedStore:
         self.timeouts = 0
         self._rest_ns = 0  # until then no request waits
         self._lost_ns = 0  # when it was lost, unless it is joined
+        self._pace = StorePace()
         self._lanes: list[StoreLane] = []
 
     @classmethod
@@ -114,7 +117,7 @@ class SharedStore:
     @property
     def asked(self) -> bool:
         """Whether a request may wait for the store now."""
-        return self.state == "joined" and self.now_ns() >= self._rest_ns
+        return self.state == "joined" and not self._pace.slow and self.now_ns() >= self._rest_ns
 
     @property
     def away_ns(self) -> int:
@@ -131,6 +134,16 @@ class SharedStore:
         """Take in that a request has waited for the store in vain."""
         self.timeouts += 1
         self._rest_ns = self.now_ns() + int(REST_S * _NS)
+
+    def answered(self, took_s: float) -> None:
+        """Take in how long a question about keys took: one that is slow is not waited for."""
+        if not self._pace.took(took_s, self.patience_s):
+            return
+        if self._pace.slow:
+            _log.warning("The shared state answers slowly: %s takes %.0f ms. Requests go on with"
+                         " this machine's share.", shown(self.url), took_s * 1000)  # fmt: skip
+        else:
+            _log.warning("The shared state answers in time again: %s", shown(self.url))
 
     def lost(self, why: str) -> None:
         """Do without the store until it answers again."""
@@ -150,6 +163,7 @@ class SharedStore:
                 await lane.open()
             if self._lanes:
                 await self._lanes[0].check()
+                await self._lanes[0].attempt()
         except StoreAway as error:
             self.lost(error.message)
             return False
@@ -248,6 +262,12 @@ class StoreLane:
                 " set maxmemory-policy to noeviction."
             )
 
+    async def attempt(self) -> None:
+        """Have the server do what it will be asked for; StoreAway names what it does not do."""
+        own = PROBE + self._store.member
+        for _ in ("as a whole", "by its name"):
+            await self.script(TRY, [f"{own}:1", f"{own}:2"])
+
 
 async def _asked(link: AbstractConnection, command: tuple[Any, ...]) -> Any:
     await link.send_command(*command)
@@ -329,10 +349,19 @@ _SENTENCES: Final = {
     "TimeoutError": "does not answer in time.",
     "AuthenticationError": "does not take the user or the password of shared.url.",
     "AuthenticationWrongNumberOfArgsError": "does not take the password of shared.url.",
-    "NoPermissionError": "does not allow this user what Lightgate needs: scripts, hashes, keys.",
+    "NoPermissionError": "allows this user too little: the guide names the rights.",
     "OutOfMemoryError": "has no memory left.",
     "ReadOnlyError": "is a replica, which takes no writes: name the primary.",
     "BusyLoadingError": "is still loading its data.",
+}
+
+
+# What servers say where a command of a script fails: Redis 6.2 before the code, later ones instead.
+_IN_SCRIPT: Final = {
+    "The user executing the script": "NoPermissionError",
+    "ACL failure in script": "NoPermissionError",
+    "-OOM ": "OutOfMemoryError",
+    "-READONLY ": "ReadOnlyError",
 }
 
 
@@ -341,10 +370,13 @@ def _sentence(error: Exception, url: str) -> str:
     where, kind, words = shown(url), type(error).__name__, str(error)
     if "authentication required" in words.lower():
         return f"{where} wants a password: put one into shared.url."
+    if kind == "ResponseError":
+        kind = next((name for part, name in _IN_SCRIPT.items() if part in words), kind)
     if kind in _SENTENCES:
         return f"{where} {_SENTENCES[kind]}"
     if kind == "ResponseError":
-        return f"{where} refused a command ({words.partition(' ')[0][:40] or 'error'})."
+        code = words.partition(" ")[0][:40]
+        return f"{where} refused a command ({code if code.isupper() else 'error'})."
     return f"{where} cannot be reached."
 
 

@@ -8,6 +8,9 @@ A slot is locked by its byte range. The locks belong to the open file (Linux: op
 locks), so two `CounterFile` objects of one process exclude each other too, the kernel releases them
 when a process dies, and closing one object does not release another's. Open the file in the process
 that uses it: a forked copy shares the locks.
+
+A file that was deleted under its workers is copied to its path again by the first of them that sees
+it, and marked: each of the others goes over to the copy when it finds the mark.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from lightgate.errors import LightgateError
+from lightgate.whole_file import own_name, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +37,7 @@ SLOT_WORDS: Final = 2696  # of a key: 5 for its id, 2, two rings of 62, ten of e
 GROWTH: Final = 64  # slots by which the file grows
 
 _MAGIC: Final = int.from_bytes(b"LGSPEND\0", "little")
-_AT_MAGIC, _AT_VERSION, _AT_SIZE, _AT_USED, _AT_WORKERS = range(5)
+_AT_MAGIC, _AT_VERSION, _AT_SIZE, _AT_USED, _AT_WORKERS, _AT_COPIED = range(6)
 _HEADER_BYTES: Final = HEADER_WORDS * WORD
 _SLOT_BYTES: Final = SLOT_WORDS * WORD
 _OFD: Final[int | None] = getattr(fcntl, "F_OFD_SETLKW", None)
@@ -123,6 +127,33 @@ class CounterFile:
         """Let others have the slot."""
         _lock(self._descriptor, slot.unlock)
 
+    @property
+    def path(self) -> Path:
+        """Where the file lies, or lay before it was deleted."""
+        return self._path
+
+    @property
+    def in_place(self) -> bool:
+        """Whether this file is still the one at its path."""
+        return _same_file(self._path, os.fstat(self._descriptor))
+
+    @property
+    def copied(self) -> bool:
+        """Whether a copy of this file counts in its place."""
+        return bool(self.words[_AT_COPIED])
+
+    def copy(self) -> None:
+        """Put a copy at the path, then mark this file; call it while all of it is locked."""
+        self._look()
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            put(self._path, bytes(self._map), unborn=own_name(self._path))
+        except OSError as error:
+            raise CounterFileFailed(
+                f"The counter file {self._path} cannot be written: {error.strerror}."
+            ) from None
+        self.words[_AT_COPIED] = 1
+
     def place(self, key_id: str) -> Slot:
         """The slot of a key, which is given one if it has none."""
         found = self._slots.get(key_id)
@@ -205,6 +236,7 @@ def _slot(at: int, length: int) -> Slot:
 
 
 _HEADER: Final = _slot(0, HEADER_WORDS)
+WHOLE: Final = _slot(0, _WORKER_BYTES // WORD)  # the header and every slot there can be
 
 
 def _opened(path: Path) -> int:
@@ -212,7 +244,7 @@ def _opened(path: Path) -> int:
 
     A file of another version is moved aside: the ledger knows the spend, and loads it again.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

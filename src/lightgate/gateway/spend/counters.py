@@ -21,6 +21,7 @@ import msgspec
 from lightgate.clock.source import SYSTEM
 from lightgate.gateway.spend.counter_file import CounterFile
 from lightgate.gateway.spend.denial import Denied, too_dear, too_many, too_often
+from lightgate.gateway.spend.moved import carry, successor
 from lightgate.gateway.spend.shares import (
     BASE,
     HELD,
@@ -93,9 +94,7 @@ class SpendCounters:
     `clear_worker`: in that order no money is forgotten.
     """
 
-    __slots__ = ("_clock", "_day", "_file", "_gone", "_leases", "_month", "_worker")
-
-    _month: int  # of that day
+    __slots__ = ("_clock", "_file", "_gone", "_leases", "_worker")
 
     def __init__(self, file: CounterFile, worker: int, clock: Clock) -> None:
         if not 0 <= worker < WORKERS:
@@ -104,7 +103,6 @@ class SpendCounters:
         self._worker = worker
         self._clock = clock
         self._leases: dict[str, Lease] = {}
-        self._day: int | None = None  # whose month is known
         self._gone: set[int] = set()  # workers that are no more and have nothing reserved
         file.take_worker(worker)
 
@@ -141,6 +139,23 @@ class SpendCounters:
     def workers(self) -> int:
         """One more than the highest worker that has ever counted in this file."""
         return self._file.workers
+
+    def keep_in_place(self) -> bool:
+        """Go over to the file at the path where the open one was deleted; whether it was.
+
+        CounterFileFailed where that cannot be now: then the open one is counted in.
+        """
+        old = self._file
+        found = None if old.in_place else successor(old)
+        if found is None:
+            return False
+        new, copied = found
+        new.take_worker(self._worker)
+        carry(self._leases.items(), old, new, self._worker, copied=copied)
+        self._file = new
+        self._gone = set(range(new.workers))  # who is not here yet is not dead
+        old.close()
+        return True
 
     def add(self, keys: Iterable[KeyRecord]) -> None:
         """Give keys their slots ahead of their first request."""
@@ -295,7 +310,7 @@ class SpendCounters:
         with self._locked(lease.slot):
             locked, words = self._rolled(lease, self._clock.wall_ns()), self._file.words
             held, tokens = words[lease.held_at], words[lease.at + HELD_TOKENS]
-            period = self._period(lease.kind, self._clock.wall_ns())
+            period = _period(lease.kind, self._clock.wall_ns())
             return OwnPart(period * 4 + lease.kind, locked.money()[0], held, tokens)
 
     def left_nano(self, key: KeyRecord) -> int:
@@ -321,7 +336,7 @@ class SpendCounters:
     def _rolled(self, lease: Lease, wall_ns: int) -> LockedSlot:
         """The key's slot, which is locked, in the period of this instant."""
         locked = LockedSlot(self._file.words, lease.slot.at, lease.at, self._file.workers)
-        locked.roll(self._period(lease.kind, wall_ns) * 4 + lease.kind)
+        locked.roll(_period(lease.kind, wall_ns) * 4 + lease.kind)
         return locked
 
     def _refresh(self, lease: Lease, wall_ns: int) -> LockedSlot:
@@ -342,28 +357,39 @@ class SpendCounters:
     def _admit_locked(
         self, lease: Lease, wall_ns: int, tokens: int, nano_usd: int
     ) -> Denied | None:
+        self._file.lock(lease.slot)
+        try:
+            if not self._file.copied:
+                return self._admit_in(lease, wall_ns, Amounts(nano_usd, 1, tokens))
+        finally:
+            self._file.unlock(lease.slot)
+        self.keep_in_place()  # another worker counts in the copy already
         with self._locked(lease.slot):
-            locked, need = self._refresh(lease, wall_ns), Amounts(nano_usd, 1, tokens)
-            taken, free = locked.taken()
-            left = self._left(lease, taken)
-            lacks = [each > rest for each, rest in zip(need, left, strict=True)]
-            if any(more for more, lack in zip(free, lacks, strict=True) if lack):
-                locked.recall()
-                left = self._left(lease, locked.taken()[0])
-            denied = _denied(lease, locked, need, left, wall_ns)
-            words, at = self._file.words, lease.at
-            if denied is not None:
-                lease.give_back(words)
-                return denied
-            locked.lease(need, left)
-            lease.held += nano_usd
-            words[at + HELD] = lease.held
-            if lease.limited_per_minute:
-                lease.requests += 1
-                words[at + REQUESTS] = lease.requests
-                lease.held_tokens += tokens
-                words[at + HELD_TOKENS] = lease.held_tokens
-            return None
+            return self._admit_in(lease, wall_ns, Amounts(nano_usd, 1, tokens))
+
+    def _admit_in(self, lease: Lease, wall_ns: int, need: Amounts) -> Denied | None:
+        """Reserve in a key's slot, which is locked."""
+        locked = self._refresh(lease, wall_ns)
+        taken, free = locked.taken()
+        left = self._left(lease, taken)
+        lacks = [each > rest for each, rest in zip(need, left, strict=True)]
+        if any(more for more, lack in zip(free, lacks, strict=True) if lack):
+            locked.recall()
+            left = self._left(lease, locked.taken()[0])
+        denied = _denied(lease, locked, need, left, wall_ns)
+        words, at = self._file.words, lease.at
+        if denied is not None:
+            lease.give_back(words)
+            return denied
+        locked.lease(need, left)
+        lease.held += need.nano_usd
+        words[at + HELD] = lease.held
+        if lease.limited_per_minute:
+            lease.requests += 1
+            words[at + REQUESTS] = lease.requests
+            lease.held_tokens += need.tokens
+            words[at + HELD_TOKENS] = lease.held_tokens
+        return None
 
     def _left(self, lease: Lease, taken: Amounts) -> Amounts:
         """What is left of the budget and of this minute; UNLIMITED where there is no limit."""
@@ -375,18 +401,15 @@ class SpendCounters:
             )
         )
 
-    def _period(self, kind: int, wall_ns: int) -> int:
-        """The number of the period: 0, days since the epoch, or months since the year 0."""
-        if kind == 0:
-            return 0
-        day = wall_ns // _DAY_NS
-        if kind == 1:
-            return day
-        if day != self._day:
-            date = datetime.fromtimestamp(day * 86_400, UTC)
-            self._month = date.year * 12 + date.month
-            self._day = day
-        return self._month
+
+def _period(kind: int, wall_ns: int) -> int:
+    """The number of the period: 0, days since the epoch, or months since the year 0."""
+    if kind == 0:
+        return 0
+    if kind == 1:
+        return wall_ns // _DAY_NS
+    date = datetime.fromtimestamp(wall_ns // SECOND_NS, UTC)
+    return date.year * 12 + date.month
 
 
 def limited(key: KeyRecord) -> bool:

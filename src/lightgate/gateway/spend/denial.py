@@ -56,9 +56,9 @@ def too_dear(key: KeyRecord, wall_ns: int, left_nano: int, nano_usd: int) -> Den
 
 
 def beyond_share(wait_s: float) -> Denied:
-    """Deny a request: the budget may cover it, but not the part that this worker can be sure of."""
+    """Deny a request: the limits may cover it, but not the part that this worker can be sure of."""
     said = (
-        "The machines that share this key's budget cannot ask each other at the moment, and this"
+        "The machines that share this key's limits cannot ask each other at the moment, and this"
         f" one's share is used up; try again in {math.ceil(wait_s)} s."
     )
     return Denied(reason="share", retry_after_s=wait_s, message=said)

@@ -49,7 +49,7 @@ _FIRST: Final = RING_TOKENS + 1 + RING  # the first worker's words
 OWN_WORDS: Final = 10
 assert _FIRST + WORKERS * OWN_WORDS <= SLOT_WORDS  # noqa: S101 - the layout itself
 
-_VISIBLE_S: Final = 0.0001  # a core's write reaches the others within a microsecond
+VISIBLE_S: Final = 0.0001  # a core's write reaches the others within a microsecond
 _PARTS: Final = 2  # of what is left, a lease is this part of an equal share
 
 
@@ -76,14 +76,18 @@ class Lease:
 
     def __init__(self, key: KeyRecord, slot: Slot, worker: int, kind: int) -> None:
         self.key = key
-        self.slot = slot
-        self.at = at = place_of(slot, worker)
-        self.held_at, self.spent_at, self.spend_limit_at = at + HELD, at + SPENT, at + SPEND_LIMIT
+        self.place(slot, worker)
         self.kind = kind
         self.budget_nano = None if key.budget_usd is None else int(key.budget_usd * SECOND_NS)
         self.limited_per_minute = key.rpm is not None or key.tpm is not None
         self.from_ns = self.until_ns = 0  # nothing is leased yet
         self.spent = self.held = self.requests = self.tokens = self.held_tokens = 0
+
+    def place(self, slot: Slot, worker: int) -> None:
+        """Count in a slot, in the words of a worker."""
+        self.slot = slot
+        self.at = at = place_of(slot, worker)
+        self.held_at, self.spent_at, self.spend_limit_at = at + HELD, at + SPENT, at + SPEND_LIMIT
 
     def read(self, words: memoryview[int]) -> None:
         """Copy the counts from the worker's own words."""
@@ -207,7 +211,7 @@ class LockedSlot:
         for at in self._places():
             if at != self._own:
                 lower_limits(self._words, at)
-        time.sleep(_VISIBLE_S)
+        time.sleep(VISIBLE_S)
 
     def lease(self, need: Amounts, left: Amounts) -> None:
         """Raise the own limits by what is needed and a part of what is left after that."""
@@ -228,8 +232,8 @@ class LockedSlot:
     def _rows(self) -> Iterator[tuple[int, list[int]]]:
         places = self._places()
         every = self._words[places.start : places.stop].tolist()
-        for number, place in enumerate(places):
-            yield place, every[number * OWN_WORDS : (number + 1) * OWN_WORDS]
+        for place, at in zip(places, range(0, len(every), OWN_WORDS), strict=True):
+            yield place, every[at : at + OWN_WORDS]
 
 
 def place_of(slot: Slot, worker: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.errors import UsageError
+from lightgate.errors import LightgateError, UsageError
 from lightgate.sim.server.routes import base_urls
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import load
@@ -76,9 +77,14 @@ async def _serve(
     try:
         port = await server.start(options.host, options.port)
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise LightgateError(
+                f"Port {options.port} on {options.host} is in use by another program.",
+                hint="Choose another with --port, or 0 for a free one.",
+            ) from None
         raise UsageError(
             f"The simulator cannot listen on {options.host}:{options.port}: {error.strerror}.",
-            hint="Choose another --port, or 0 for a free one.",
+            hint="Name an address of this machine with --host, such as 127.0.0.1.",
         ) from None
     loop.add_signal_handler(signal.SIGINT, end, 130)
     loop.add_signal_handler(signal.SIGTERM, end, 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lightgate.gateway.served.tiers import plan_tiers
+from lightgate.gateway.admit.tier_plan import plan_tiers
 from lightgate.route.cascade.tiers import cascade_of
 from lightgate.route.form.forms import Forms
 from lightgate.route.plan.alias import Alias, PlanAsk

@@ -1,0 +1,106 @@
+"""The bill of an attempt that failed: nothing, what came, or all that was asked for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lightgate.clock.outcome import Outcome
+from lightgate.clock.tokens import Tokens
+from lightgate.errors import PeerReset
+from lightgate.gateway.exchange.attempt import Attempt, Held
+from lightgate.gateway.served.price import NO_BILL, USUAL_ANSWER
+
+
+class Prices:
+    """Prices that tell what they were asked for: tokens of the prompt, tokens of the answer."""
+
+    known = True
+
+    def estimate(self, tokens_in: int, tokens_out: int) -> tuple[int, int]:
+        return tokens_in, tokens_out
+
+    def in_kind(self, bill: tuple[int, int], _request: Any, out: int) -> tuple[int, int]:
+        assert out == bill[1]
+        return bill
+
+
+def billed(
+    status: int | None,
+    outcome: Outcome,
+    *,
+    sent: int | None = 5,
+    cap: int | None = None,
+    max_tokens: int | None = None,
+    answers: int = 1,
+    stops: bool = True,
+    streamed: bool = True,
+) -> Any:
+    endpoint = SimpleNamespace(tokens=True, free=False, sound=None)
+    request = SimpleNamespace(
+        endpoint=endpoint, tokens_in=70, max_tokens=max_tokens, answers=answers
+    )
+    played: Any = SimpleNamespace(
+        target=SimpleNamespace(prices=Prices(), abort_stops_billing=stops),
+        exchange=SimpleNamespace(request=request, cap=cap),
+        marks=SimpleNamespace(send=sent),
+        prepared=SimpleNamespace(streamed=streamed),
+    )
+    called: Any = SimpleNamespace(
+        error=PeerReset("gone"), status=status, outcome=outcome, tokens=Tokens(out=30)
+    )
+    return Attempt._billed(played, called)
+
+
+def test_what_was_never_sent_or_was_refused_costs_nothing() -> None:
+    assert billed(None, Outcome.CANCELLED, sent=None) is NO_BILL
+    assert billed(200, Outcome.CANCELLED, sent=None) is NO_BILL
+    assert billed(429, Outcome.CANCELLED) is NO_BILL
+    assert billed(201, Outcome.CANCELLED) is NO_BILL
+    assert billed(None, Outcome.CANCELLED, sent=0) is not NO_BILL  # an instant like any other
+
+
+@pytest.mark.parametrize("status", [None, 200])
+def test_what_broke_costs_what_came_of_it(status: int | None) -> None:
+    assert billed(status, Outcome.RESET, stops=False, streamed=False) == (70, 30)
+    assert billed(status, Outcome.CANCELLED) == (70, 30)
+    assert billed(status, Outcome.TIMEOUT) == (70, 30)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.TIMEOUT])
+@pytest.mark.parametrize("ends", [{"stops": False}, {"streamed": False}])
+def test_what_the_provider_goes_on_with_costs_all_that_was_asked_for(
+    outcome: Outcome, ends: dict[str, bool]
+) -> None:
+    assert billed(200, outcome, **ends) == (70, USUAL_ANSWER)
+    assert billed(200, outcome, max_tokens=400, **ends) == (70, 400)
+    assert billed(200, outcome, max_tokens=400, cap=300, **ends) == (70, 300)
+    assert billed(200, outcome, max_tokens=400, answers=3, **ends) == (70, 1200)
+    assert billed(200, outcome, max_tokens=20, **ends) == (70, 30)  # as much came already
+
+
+def test_an_attempt_that_waited_for_a_better_one_goes_on_when_its_time_is_over() -> None:
+    released: list[str] = []
+    attempt: Any = SimpleNamespace(release=lambda: released.append("now"))
+    Held(attempt).give_up()
+    assert released == ["now"]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "tokens", "decoded"),
+    [
+        (100, 400, Tokens(streamed=9, first_burst=2), (7, 300)),
+        (100, 400, Tokens(streamed=9), (9, 300)),
+        (100, 400, Tokens(), (0, 300)),
+        (None, 400, Tokens(streamed=9, first_burst=2), (0, 0)),
+        (100, None, Tokens(streamed=9, first_burst=2), (0, 0)),
+    ],
+)
+def test_what_came_after_the_first_burst_and_its_time(
+    first: int | None, last: int | None, tokens: Tokens, decoded: tuple[int, int]
+) -> None:
+    played: Any = SimpleNamespace(marks=SimpleNamespace(first=first, last=last))
+    called: Any = SimpleNamespace(tokens=tokens)
+    assert Attempt._decoded(played, called) == decoded
