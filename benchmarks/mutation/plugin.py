@@ -116,13 +116,14 @@ class Server:
         gc.freeze()
         for line in self._jobs:
             job = json.loads(line)
-            if "number" not in job:  # the program asks whether all is imported
+            if "ready" in job:  # the program asks whether all is imported
                 print("{}", file=self._answers, flush=True)
                 continue
-            chosen = [items[name] for name in job["tests"] if name in items]
-            print(
-                json.dumps(_tried(session, chosen, job, functions)), file=self._answers, flush=True
-            )
+            answer = {"failed": None, "test": "", "how": ""}
+            if all(name in items for name in job["tests"]):
+                chosen = [items[name] for name in job["tests"]]
+                answer = _tried(session, chosen, job, functions)
+            print(json.dumps(answer), file=self._answers, flush=True)
         return True
 
 
@@ -163,13 +164,13 @@ def _tried(
     os.close(reader)
     _end_group(child)
     _, status = os.waitpid(child, 0)
-    if timed_out:
-        return {"noticed": True, "by": f"time limit ({told.decode(errors='replace')[-200:]})"}
+    *_, test, how = ["", *told.decode(errors="replace").split("\n")]
     code = os.waitstatus_to_exitcode(status)
-    if code == UNCHANGED:
-        return {"noticed": None, "by": ""}
-    last = told.decode(errors="replace").strip().rsplit("\n", 1)[-1]
-    return {"noticed": code != UNNOTICED, "by": last if code else ""}
+    if timed_out:
+        how = "time limit"
+    if not test or (code == UNCHANGED and not timed_out):  # no test has begun
+        return {"failed": None, "test": "", "how": how}
+    return {"failed": timed_out or code != UNNOTICED, "test": test, "how": how}
 
 
 def _end_group(child: int) -> None:
@@ -209,7 +210,8 @@ def _run(
     functions: dict[tuple[str, str, int], FunctionType],
     writer: int,
 ) -> int:
-    if job["module"] in sys.modules and not _changed(job, functions):
+    plain = job["number"] is None
+    if not plain and job["module"] in sys.modules and not _changed(job, functions):
         return UNCHANGED
     for item, following in zip(items, [*items[1:], None], strict=True):
         os.write(writer, f"{item.nodeid}\n".encode())
@@ -248,10 +250,11 @@ def _code_of(code: CodeType, unit: Unit) -> CodeType | None:
 
 
 class Chosen:
-    """Run only the chosen tests, in their order."""
+    """Run only the chosen tests, in their order, and write down which of them runs."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], running: Path) -> None:
         self._places = {name: place for place, name in enumerate(names)}
+        self._running = running
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -260,6 +263,10 @@ class Chosen:
             (item for item in items if item.nodeid in self._places),
             key=lambda item: self._places[item.nodeid],
         )
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """The last of these is the one that failed, as the first failure ends the run."""
+        self._running.write_text(nodeid, "utf-8")
 
 
 # Made here and not in a hook: conftest.py imports the product before the first hook is called.
@@ -279,4 +286,4 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Server(jobs, answers))
     elif ROLE == "fresh":
         names = json.loads(Path(os.environ["MUTATION_TESTS"]).read_text("utf-8"))
-        config.pluginmanager.register(Chosen(names))
+        config.pluginmanager.register(Chosen(names, Path(os.environ["MUTATION_RUNNING"])))

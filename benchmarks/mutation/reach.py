@@ -77,7 +77,7 @@ class Reach(NamedTuple):
     left_out: dict[str, dict[str, str]]  # package, a test or file that did not run, and why
 
     def of(self, package: str, mutant: Mutation, path: str, mine: Blocks) -> list[str]:
-        """The tests of a package that may notice a mutation, the quickest first.
+        """The tests of a package that may notice a mutation: the nearest, then the quickest first.
 
         For a constant those come before that compare constants with pages: the others may be many.
         """
@@ -92,7 +92,11 @@ class Reach(NamedTuple):
         if mutant.site.unit is None:
             chosen |= self._naming(package, _bound(mutant.site.statement))
         pages = {name for name in chosen if mutant.site.unit is None and _PAGES in name}
-        return sorted(chosen, key=lambda name: (name not in pages, self.seconds[name], name))
+
+        def place(name: str) -> tuple[bool, int, float, str]:
+            return name not in pages, _distance(path, name), self.seconds[name], name
+
+        return sorted(chosen, key=place)
 
     def _naming(self, package: str, names: list[str]) -> set[str]:
         """The tests in files that name a constant, and those that compare constants with pages."""
@@ -122,6 +126,14 @@ class Reach(NamedTuple):
         if mutant.site.unit is None:
             return True
         return not self.imported.isdisjoint(self._blocks(mutant, path, mine))
+
+
+def _distance(path: str, test: str) -> int:
+    """How far a test lies from a module: in a file of its name, in its folder, elsewhere."""
+    folder, _, name = path.removesuffix(".py").rpartition("/")
+    if test.startswith(f"tests/{folder}/test_{name}"):
+        return 0
+    return 1 if test.startswith(f"tests/{folder}/") else 2
 
 
 def _bound(statement: ast.stmt) -> list[str]:
@@ -207,16 +219,21 @@ def _map(tree: Tree, package: str, kept: Path, jobs: int, *, stale: bool) -> dic
 
 
 def _with_new_tests(tree: Tree, package: str, jobs: int, old: dict[str, Any]) -> dict[str, Any]:
-    """An older map, and what the files of tests that it does not have reach."""
-    known = {name.split("::")[0] for name in old["tests"]}
-    files = [
-        path.relative_to(tree.root).as_posix()
-        for path in sorted((tree.root / "tests" / package).rglob("test_*.py"))
-    ]
-    fresh = [name for name in files if name not in known]
+    """An older map, and what the files of tests reach that are new or have changed since."""
+    known = old.get("files", {})
+    files = _files(tree, package)
+    fresh = [name for name, state in files.items() if known.get(name) != state]
     if not fresh:
         return old
     found = _made(tree, package, jobs, fresh)
+    old["files"] = files
+    for part in ("tests", "left_out"):
+        old[part] = {
+            test: row
+            for test, row in old.get(part, {}).items()
+            if (name := test.split("::")[0]) in files and name not in fresh
+        }
+    old["left_out"] |= found["left_out"]
     places = {name: place for place, name in enumerate(old["names"])}
     for test, row in found["tests"].items():
         names = [found["names"][hit] for hit in row["hits"]]
@@ -226,10 +243,18 @@ def _with_new_tests(tree: Tree, package: str, jobs: int, old: dict[str, Any]) ->
     return {**old, "names": list(places)}
 
 
+def _files(tree: Tree, package: str) -> dict[str, str]:
+    """The files of tests of a package, and a name for what each of them says."""
+    return {
+        path.relative_to(tree.root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in sorted((tree.root / "tests" / package).rglob("test_*.py"))
+    }
+
+
 def _made(tree: Tree, package: str, jobs: int, files: list[str] | None = None) -> dict[str, Any]:
     print(f"making the map of tests/{package}", file=sys.stderr, flush=True)
     marked = tree.root.parent / f"marked-{package}"
-    shutil.copytree(tree.root, marked)
+    shutil.copytree(tree.root, marked, symlinks=True)
     copy = Tree(marked)
     names, _ = mark_all(tree.source, copy.source)
     environment = copy.environment(
@@ -249,4 +274,7 @@ def _made(tree: Tree, package: str, jobs: int, files: list[str] | None = None) -
         imported.update(found["imported"])
         left_out.update(found["left_out"])
     shutil.rmtree(marked)
-    return {"names": names, "tests": tests, "imported": sorted(imported), "left_out": left_out}
+    return {
+        "names": names, "tests": tests, "imported": sorted(imported), "left_out": left_out,
+        "files": _files(tree, package),
+    }  # fmt: skip
