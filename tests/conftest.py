@@ -119,6 +119,7 @@ DO $$ DECLARE name text; BEGIN
       AND tablename NOT IN ('alembic_version', 'meta') LOOP
     EXECUTE format('DELETE FROM %I', name);
   END LOOP;
+  DELETE FROM meta WHERE meta.name = 'copied from';
 END $$
 """
 

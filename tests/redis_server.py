@@ -14,10 +14,13 @@ from typing import Self
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / ".debian" / "usr"  # that `make test` puts there
 READY_S = 20.0
+PROGRAM = "LIGHTGATE_STORE_SERVER"  # names another program: Valkey, or an older Redis
 
 
 def program() -> str | None:
     """The server's program; None where there is none."""
+    if os.environ.get(PROGRAM):
+        return os.environ[PROGRAM]
     own = OWN / "bin" / "redis-server"
     found = shutil.which("redis-server") or shutil.which("valkey-server")
     return str(own) if own.exists() else found

@@ -29,7 +29,7 @@ def packages() -> set[str]:
 
 
 def test_every_package_has_its_row() -> None:
-    rows = re.findall(r"^\| `([\w/]+)` \|", section(ARCHITECTURE, "Rooms"), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w/]+)` \|", section(ARCHITECTURE, "Packages"), re.MULTILINE)
     assert len(rows) == len(set(rows))
     assert set(rows) == packages()
 

@@ -24,7 +24,7 @@ SRC = Path(__file__).parent.parent / "src" / "lightgate"
 MOST_MODULES = 15  # a folder that is read at a glance
 MOST_LINES = 600
 # cli has one module per verb, which main imports by its name, and what several verbs use.
-SHARED_BY_VERBS = {"main", "options", "output"}
+SHARED_BY_VERBS = {"importing", "main", "options", "output"}
 PARTS_OF_VERBS = {
     "launch": "up",
     "caps": "models",
@@ -38,6 +38,7 @@ PARTS_OF_VERBS = {
     "examine": "config",
     "first_config": "init",
     "in_force": "launch",
+    "stores": "doctor",
 }
 
 

@@ -74,7 +74,7 @@ def test_the_wheel_knows_its_version_licence_and_command(wheel: zipfile.ZipFile)
     metadata = wheel.read(f"{facts}/METADATA").decode()
     assert f"\nVersion: {__version__}\n" in metadata
     assert "\nLicense-Expression: Apache-2.0 AND OFL-1.1\n" in metadata
-    assert "lightgate = lightgate.cli.main:main" in wheel.read(f"{facts}/entry_points.txt").decode()
+    assert "lightgate = lightgate.__main__:main" in wheel.read(f"{facts}/entry_points.txt").decode()
 
 
 def test_the_runtime_set_is_what_pyproject_asks_for() -> None:
@@ -104,7 +104,8 @@ def files() -> list[Path]:
     found = [path for path in ROOT.iterdir() if path.is_file()]
     for folder in FOLDERS:
         found += [path for path in (ROOT / folder).rglob("*") if path.is_file()]
-    return [path for path in found if path.suffix in TEXT and "__pycache__" not in path.parts]
+    ours = (path for path in found if path.name != ".git")  # of a worktree: where its own folder is
+    return [path for path in ours if path.suffix in TEXT and "__pycache__" not in path.parts]
 
 
 def test_no_file_names_a_place_outside_the_project() -> None:

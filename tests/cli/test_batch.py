@@ -9,13 +9,15 @@ import signal
 import sqlite3
 from collections import Counter
 from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 import pytest
 
-from lightgate.cli.batch import command
+from lightgate.cli.batch import command, cost_sentence
 from lightgate.cli.batch_run import count_lines, deadline_of, progress_line
 from lightgate.errors import UsageError
 
@@ -219,6 +221,21 @@ def test_the_line_of_progress(tmp_path: Path) -> None:
     assert line.startswith("8/10 lines · 0 failed · ")
     assert "in flight: quick 0" in line
     assert "$0.000008 so far" in line
+
+
+def test_lines_without_a_price_are_not_called_free(tmp_path: Path) -> None:
+    from batch.desk import Desk, Made, prompts
+
+    summary = Desk(tmp_path, prompts(10), Made("quick")).run(until_s=1.5)
+    assert cost_sentence(summary) == "All lines together cost 0.000008 dollars."
+    some = msgspec.structs.replace(summary, unpriced=1)
+    assert cost_sentence(some) == (
+        "What 1 line cost is not known: there is no price for the target."
+        " The others cost 0.000008 dollars."
+    )
+    none = msgspec.structs.replace(summary, unpriced=10, cost_usd=Decimal(0))
+    assert cost_sentence(none).startswith("What 10 lines cost is not known")
+    assert "0.00" not in cost_sentence(none)
 
 
 def test_the_guide_has_a_row_for_every_option() -> None:

@@ -96,6 +96,46 @@ def test_every_problem_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert len(found["problems"]) == 2
 
 
+def _problems(capsys: pytest.CaptureFixture[str], path: Path, text: str) -> list[str]:
+    path.write_text(text)
+    assert main(["config", "check", "--config", str(path), "--json"]) == 3
+    problems: list[str] = json.loads(capsys.readouterr().out)["problems"]
+    return [problem.removeprefix(f"{path}:").partition(": ")[2] for problem in problems]
+
+
+def test_what_a_file_names_is_checked_beside_its_wrong_keys(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = """
+        [providers.lab]
+        base_url = "http://127.0.0.1:9001/v1"
+        api_key = "none"
+        [models.fast]
+        targets = ["labb/s1", "lab/s1"]
+        polcy = "fastest"
+        """
+    found = _problems(capsys, tmp_path / "some.toml", text)
+    assert found == [
+        "models.fast.polcy: unknown key; did you mean 'policy'?",
+        "models.fast.targets[0]: 'labb' is not a known provider. Did you mean lab?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        ("[providers]\nlab = 1", "providers.lab"),
+        ('[providers.lab]\nbase_url = "http://127.0.0.1:9001/v1"\ndialect = {}', "dialect"),
+    ],
+)
+def test_nobody_misses_a_provider_whose_table_is_wrong(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, provider: str, said: str
+) -> None:
+    text = f'{provider}\n[models.fast]\ntargets = ["lab/s1"]\n'
+    found = _problems(capsys, tmp_path / "some.toml", text)
+    assert all(said in problem for problem in found), found
+
+
 def test_every_value_has_its_source(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,6 +210,28 @@ def test_a_key_of_the_environment_is_taken_once(
     assert GIVEN not in said.err + said.out
 
 
+def test_a_key_of_the_environment_that_was_known_needs_no_server(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FIRST", GIVEN)
+    words = ("--name", "first", "--from-env", "FIRST")
+    away = tmp_path / "away.toml"
+    away.write_text('[gateway]\ndata = "data"\n[ledger]\nurl = "postgresql://u@127.0.0.1:1/x"\n')
+    start = ["keys", "create", *words, "--config", str(away)]
+    put_snapshot(tmp_path / "data", make_snapshot(parse_config(""), (), {}))
+    assert main(start) == 1  # a folder that never had the key
+    record = created(capsys, *words, "--data", "data")
+    capsys.readouterr()
+    assert main([*start, "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["id"] == record["id"]
+    assert "is away" in said.err
+    assert "The key of FIRST is known here from before." in said.err
+    monkeypatch.setenv("FIRST", GIVEN.swapcase().replace("LG-", "lg-"))
+    assert main(start) == 1  # another key
+    assert main(["keys", "create", "--name", "x", "--config", str(away)]) == 1
+
+
 @pytest.mark.parametrize(
     "text", ["", "lg-short", "sk-" + GIVEN[3:], "lg-" + "ab" * 25, GIVEN + "\n" + GIVEN]
 )

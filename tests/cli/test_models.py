@@ -12,6 +12,7 @@ from ledger.notes import Called, attempt_note, marks, settled
 from ledger.store.test_seen import keep
 from lightgate.cli.main import main
 from lightgate.clock.tokens import Usage, count
+from lightgate.errors import Exit
 from lightgate.ledger.store.store import Ledger
 from lightgate.provider.catalogue import catalogue
 
@@ -126,6 +127,22 @@ def test_models_of_one_provider(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.startswith("Groq: https://api.groq.com/openai/v1 (key in GROQ_API_KEY)\n")
     assert "groq/llama-3.3-70b-versatile" in shown
     assert "as of 20" in shown
+
+
+def test_a_provider_that_a_variable_has_moved_is_shown_where_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert main(["models", "openai"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("OpenAI: http://127.0.0.1:9/v1, by OPENAI_BASE_URL (key in OPENAI_")
+    own = tmp_path / "own.toml"
+    own.write_text('[providers.openai]\nbase_url = "http://127.0.0.1:10/v1"\n')
+    assert main(["models", "openai", "--config", str(own)]) == 0
+    assert capsys.readouterr().out.startswith("OpenAI: http://127.0.0.1:10/v1 (key in ")
+    monkeypatch.setenv("OPENAI_BASE_URL", "htp://x")
+    assert main(["models", "openai"]) == Exit.CONFIG
+    assert "OPENAI_BASE_URL is no base URL" in capsys.readouterr().err
 
 
 def test_a_provider_without_a_list_can_still_be_called(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,9 @@ def test_a_column_that_says_nothing_is_left_out(
 def test_nothing_matches(capsys: pytest.CaptureFixture[str]) -> None:
     assert rates(capsys, "no-such-model") == {}
     assert main(["prices", "no-such-model"]) == 0
-    assert "No price is known" in capsys.readouterr().out
+    assert capsys.readouterr().out == "No price is known for 'no-such-model'.\n"
+    assert main(["prices", "gpt-4o-mimi"]) == 0
+    assert "Did you mean openai/gpt-4o-mini" in capsys.readouterr().out
 
 
 def test_own_prices_come_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -168,6 +168,8 @@ def test_first_figures_while_nothing_has_enough(
     assert any(line.startswith("new ") for line in text.splitlines())
     strict = said(capsys, "--data", str(folder), "--min-requests", "500")
     assert "n too small (fewer than 500): 1 model with 7 requests: new (7)." in strict
+    told = "n too small (fewer than 500): 1 model with 7 requests; --min-requests 1 shows them"
+    assert strict.splitlines()[2].startswith(told)  # in the place of the table
 
 
 @pytest.mark.parametrize(

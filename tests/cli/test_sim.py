@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from lightgate.cli.sim import command
+from lightgate.errors import Exit
 from lightgate.sim.world_file import shipped
 
 if TYPE_CHECKING:
@@ -132,3 +134,14 @@ def test_what_is_wrong_is_said_in_a_sentence(words: tuple[str, ...], code: int, 
     assert done.returncode == code
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_another_program_has_is_a_failure_like_that_of_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "lightgate", "sim", "--port", port], capture_output=True,
+            text=True, check=False, timeout=100,
+        )  # fmt: skip
+    assert done.returncode == Exit.FAILURE
+    assert f"Port {port} on 127.0.0.1 is in use by another program." in done.stderr

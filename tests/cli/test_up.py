@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -17,6 +18,7 @@ import pytest
 
 from full_disk import no_room
 from lightgate.gateway.process.lock import LAST, ROOM_BYTES, read_state
+from lightgate.gateway.served.snapshot import read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import load
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
     Serve = Callable[..., AbstractAsyncContextManager["Up"]]
 
+CHAT = "/v1/chat/completions"
 CANARY = "sk-CANARY-do-not-tell-0123456789"
 
 
@@ -604,3 +607,95 @@ async def test_a_ledger_that_goes_away_is_made_anew_and_refilled(
         assert exchanges(up.data) == 18
     listed = await run("keys", "list", "--data", "data", "--json")
     assert [row["name"] for row in json.loads(listed.out)] == ["me"]
+
+
+def answered(data: Path) -> tuple[list[str], int]:
+    """The request ids in the ledger, each as often as it is there, and what they cost together."""
+    path = f"file:{data}/ledger.sqlite?mode=ro"
+    rows: list[tuple[str, int]] = []
+    with contextlib.suppress(sqlite3.Error):  # it is being made
+        base = sqlite3.connect(path, uri=True)
+        with contextlib.closing(base):
+            rows = base.execute("SELECT request_id, cost_nano FROM exchange_notes").fetchall()
+    return sorted(row[0] for row in rows), sum(row[1] for row in rows)
+
+
+def spent_nano(data: Path) -> int:
+    """What the counters say that the only key has spent."""
+    (record,) = read_snapshot(data).keys
+    with SpendCounters.open(data / "spend", 99, [record]) as spend:
+        standing = spend.standing(record.id)
+    assert standing is not None
+    return standing.spent_nano
+
+
+async def test_a_data_folder_that_goes_away_loses_no_answer_no_key_and_no_budget(
+    serve: Serve, run: Run, config: Path
+) -> None:
+    change(config, lambda old: old + '[prices."lab/s1"]\ninput = 1\noutput = 20000\n')
+    made = await run("keys", "create", "--name", "a", "--data", "data", "--budget", "9", "--json")
+    bearer = f"authorization: Bearer {json.loads(made.out)['key']}\r\n"
+    asked: list[str] = []
+
+    async def some(count: int) -> None:
+        for _ in range(count):
+            asked.append(f"one-{len(asked):03d}")
+            header = f"{bearer}x-request-id: {asked[-1]}\r\n"
+            assert (await http(port, "POST", CHAT, ask(), header=header))[0] == 200
+
+    async def shipped() -> None:
+        while answered(up.data)[0] != asked:
+            await asyncio.sleep(0.05)
+
+    async with serve("--no-demo") as up:
+        port, worker = up.state.port, up.pid("worker-0")
+        await some(2)
+        await shipped()  # the journal is still there: only one that was removed cannot come back
+        shutil.rmtree(up.data)
+        second = await run("up", "--port", "0", "--console-port", "0", "--data", "data")
+        assert (second.code, f"(pid {up.process.pid})" in second.sentence) == (1, True)
+        await some(2)
+        await up.said("with all of its notes")
+        await shipped()
+        while read_state(up.data) is None:
+            await asyncio.sleep(0.02)
+        await some(2)
+        os.kill(worker, signal.SIGKILL)
+        while up.children["worker-0"].pid in {None, worker} or not up.children["worker-0"].ready:
+            await asyncio.sleep(0.02)
+        assert (await http(port, "POST", CHAT, ask()))[0] == 401
+        await some(2)
+        assert (await run("reload", "--data", "data")).code == 0
+        await some(2)
+        await shipped()
+        open_ones = [p.name for p in (up.data, *up.data.rglob("*")) if p.stat().st_mode & 0o077]
+        up.process.terminate()
+        assert await up.end() == 0
+    assert (open_ones, answered(up.data)) == ([], (asked, spent_nano(up.data)))
+    assert b"Traceback" not in up.raw
+    listed = await run("keys", "list", "--data", "data", "--json")
+    assert [row["name"] for row in json.loads(listed.out)] == ["a"]
+
+
+async def test_ctrl_c_while_a_provider_s_list_is_waited_for_is_no_greeting(start: Start) -> None:
+    asked = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    where = ("--port", "0", "--console-port", "0", "--data", "data", "--log", "json")
+    address = {"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
+    async with server, asyncio.timeout(200):
+        process = await start("up", *where, **address)
+        await asked.wait()
+        process.send_signal(signal.SIGINT)
+        _, said = await process.communicate()
+    assert process.returncode == 0
+    messages = [json.loads(line)["message"] for line in said.splitlines()]
+    assert any(one.startswith("Stopping") for one in messages)
+    assert "Serving" not in messages

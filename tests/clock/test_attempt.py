@@ -90,6 +90,14 @@ def test_the_numbers_are_in_record_units() -> None:
     assert (made.first_bound_ms, made.last_bound_ms) == (0, 0)
 
 
+def test_the_parts_of_a_wait_are_milliseconds() -> None:
+    made = marks()
+    made.pool_wait_ns, made.dns_ns, made.tcp_ns, made.tls_ns = MS // 2, 20 * MS, 300 * MS, 4000 * MS
+    record = AttemptRecord.of(facts(), made, Tokens())
+    found = (record.pool_wait_ms, record.dns_ms, record.tcp_ms, record.tls_ms)
+    assert found == (0.5, 20.0, 300.0, 4000.0)
+
+
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.OK])
 def test_an_incomplete_answer_keeps_its_first_token_but_has_no_end(outcome: Outcome) -> None:
     made = attempt(outcome=outcome)

@@ -52,6 +52,12 @@ def test_an_empty_window_has_no_rates() -> None:
     assert load.little([], nothing) is None
 
 
+def test_a_window_may_be_shorter_than_a_second() -> None:
+    short = Window(10 * S, 10 * S + S // 4)
+    assert load.throughput([Stream([10 * S], [3.0])], short) == 12.0
+    assert load.throughput([Stream([10 * S], [3.0])], Window(10 * S, 11 * S)) == 3.0
+
+
 def test_nothing_in_a_real_window_is_a_true_zero() -> None:
     assert load.throughput([], WINDOW) == 0.0
     assert load.inflight([], WINDOW) == 0.0

@@ -56,3 +56,32 @@ def test_unpaired_of_a_published_example() -> None:
     """56 of 70 against 48 of 80: Newcombe, Statistics in Medicine 17 (1998) 873, method 10."""
     found = unpaired((48 / 80, 80), (56 / 70, 70))
     assert (round(found.low, 4), round(found.high, 4)) == (0.0524, 0.3339)
+
+
+@pytest.mark.parametrize("n", [25, 27, 57])
+def test_a_paired_difference_of_one_is_the_end_of_its_interval(n: int) -> None:
+    """The sums of these tables pass one by a last bit, and no difference of shares is above it."""
+    every, none = Paired(0, n, 0, 0).interval, Paired(0, 0, n, 0).interval
+    assert every is not None
+    assert none is not None
+    assert (every.high, none.low) == (1.0, -1.0)
+    least = 1 - math.sqrt(2) * wilson(0.0, n).high
+    assert [every.low, none.high] == pytest.approx([least, -least])
+
+
+@pytest.mark.parametrize(
+    ("table", "cross"),
+    [
+        ((20, 5, 3, 22), 20 * 22 - 15 - 25),  # half of the 50 cases is taken off
+        ((5, 20, 22, 3), 15 - 440),  # nothing where the sides disagree
+        ((6, 5, 5, 5), 0),  # what is left is not turned round
+        ((6, 5, 5, 6), 0),
+        ((7, 5, 5, 7), 49 - 25 - 12),
+    ],
+)
+def test_the_correlation_of_pairs_with_newcombes_correction(
+    table: tuple[int, int, int, int], cross: int
+) -> None:
+    both, a, b, neither = table
+    under = math.sqrt((both + a) * (b + neither) * (both + b) * (a + neither))
+    assert Paired(*table)._correlation() == pytest.approx(cross / under)

@@ -153,6 +153,8 @@ def test_nothing_is_dropped_silently() -> None:
     }
     for where, said in told.items():
         assert f"#   {where}: {said}\n" in made.text
+    assert "[shared] url" in told["router_settings.redis_host"]
+    assert "x-lightgate-dropped" in told["litellm_settings.drop_params"]
 
 
 def test_no_secret_is_copied() -> None:

@@ -165,10 +165,14 @@ def test_a_node_has_time_to_drain_and_to_ship(rendered: Callable[..., Any]) -> N
     from lightgate.cli.launch import AFTER_DRAIN_S, BATCHES_STOP_S, CONSOLE_STOP_S
     from lightgate.config.notation import parse_duration
 
+    after_s = 5 + AFTER_DRAIN_S + CONSOLE_STOP_S + BATCHES_STOP_S
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    drain_s = parse_duration(values["config"]["gateway"]["drain"]) / 1e9
-    needed = 5 + drain_s + AFTER_DRAIN_S + CONSOLE_STOP_S + BATCHES_STOP_S
-    assert pod(rendered({}))["terminationGracePeriodSeconds"] >= needed
+    default = values["config"]["gateway"]["drain"]
+    for drain in (default, "31s", "2m", "1.5m", "90500ms", "400us", "1h"):
+        drained = {} if drain is default else {"config": {"gateway": {"drain": drain}}}
+        grace_s = pod(rendered(drained))["terminationGracePeriodSeconds"]
+        needed = after_s + parse_duration(drain) / 1e9
+        assert needed <= grace_s <= max(75, needed + 60), drain
 
 
 def test_the_autoscaler_goes_by_a_metric_of_ours(rendered: Callable[..., Any]) -> None:

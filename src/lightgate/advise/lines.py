@@ -20,7 +20,7 @@ HEADS: Final = (
 MEANS: Final = (
     "Means over the requests that an advice touches, with the interval that holds the true one with"
     " 90 %; what is saved is positive. Ranked by the lower bound of the saved share, less where the"
-    " effort is larger. Savings of advices that name each other under `not with` cannot be added."
+    " effort is larger. What advice saves that names another under `not with` cannot be added."
 )
 _WIDTH: Final = 100
 
@@ -28,7 +28,7 @@ _WIDTH: Final = 100
 def title(report: AdviceReport) -> str:
     """Say what was looked at and how much was found."""
     found = len(report.offered)
-    what = "no advice" if not found else "1 advice" if found == 1 else f"{found} advices"
+    what = "no advice" if not found else "1 advice" if found == 1 else f"{found} pieces of advice"
     return (
         f"{what[0].upper()}{what[1:]} for {report.requests:,} answered requests of"
         f" {len(report.models)} model{'s' if len(report.models) != 1 else ''},"

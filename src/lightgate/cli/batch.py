@@ -133,13 +133,12 @@ def _show(summary: BatchSummary, out: Path, errors: Path) -> None:
     ]
     if any(lane.requests for lane in summary.targets):
         emit_table(columns, rows)
-    unpriced = f" {summary.unpriced:,} have no known price." if summary.unpriced else ""
     said = [
         (
             f"{summary.answered:,} of {summary.lines:,} lines answered in {summary.seconds:,.1f} s"
             f" ({summary.tokens_per_s:,.0f} tokens/s), {summary.failed:,} failed."
         ),
-        f"All lines together cost {dollars(summary.cost_usd)} dollars.{unpriced}",
+        cost_sentence(summary),
     ]
     if summary.by_batch:
         said.append(f"{summary.by_batch:,} lines were answered by batch jobs.")
@@ -153,6 +152,18 @@ def _show(summary: BatchSummary, out: Path, errors: Path) -> None:
     said.append(f"Results: {out}" + (f", errors: {errors}" if summary.failed else ""))
     for line in said:
         click.echo(line)
+
+
+def cost_sentence(summary: BatchSummary) -> str:
+    """Say what the lines cost; lines without a known price are not passed off as free."""
+    from lightgate.cli.output import dollars
+
+    if not summary.unpriced:
+        return f"All lines together cost {dollars(summary.cost_usd)} dollars."
+    lines = f"{summary.unpriced:,} line{'s' if summary.unpriced > 1 else ''}"
+    unknown = f"What {lines} cost is not known: there is no price for the target."
+    rest = f" The others cost {dollars(summary.cost_usd)} dollars."
+    return unknown + (rest if summary.cost_usd else "")
 
 
 def _exit_code(summary: BatchSummary) -> int:

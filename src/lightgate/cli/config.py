@@ -10,7 +10,7 @@ import click
 
 from lightgate.cli.options import config_option, json_option, use_env_file
 from lightgate.cli.output import Column, emit_json, emit_table, note
-from lightgate.config.load import config_schema, find_config, parse_config, read_text
+from lightgate.config.load import config_schema, find_config, parse_config, read_text, sound_part
 from lightgate.errors import ConfigError, Exit, NotJudged, ThresholdMissed, UsageError
 
 if TYPE_CHECKING:
@@ -64,6 +64,10 @@ def check(*, checks: Path | None, least_pass: str, config_file: Path | None, as_
         found = Examiner(config, text, str(path), os.environ).findings()
     except ConfigError as error:
         found = Findings(error.problems, ())
+        rest = sound_part(text)
+        if rest is not None:
+            more = Examiner(rest, text, str(path), os.environ).findings()
+            found = Findings((*error.problems, *more.problems), more.warnings)
     if as_json:
         emit_json({"file": str(path), "valid": not found.problems, **found._asdict()})
         return Exit.CONFIG if found.problems else Exit.OK

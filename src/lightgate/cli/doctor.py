@@ -39,30 +39,37 @@ def command(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Check keys, names, connections and this machine's clock.
+    """Check keys, names, connections, stores and this machine's clock.
 
     Without a TARGET, providers with a key in the environment are asked for their list of models,
-    which costs nothing. A TARGET (provider/model or NAME=URL#MODEL) is called for a few tokens.
+    which costs nothing, and the servers of [ledger] and [shared] are looked at. A TARGET
+    (provider/model or NAME=URL#MODEL) is called for a few tokens.
     """
     import msgspec
     import uvloop
 
     from lightgate.bench.run.doctor import check_clock, examine, verdict
+    from lightgate.cli.stores import examine_stores, store_error
 
     refuse_urls_alone("doctor", targets)
     use_env_file()
     clock = uvloop.run(check_clock())
-    findings = uvloop.run(examine(targets, os.environ, key_env, read_config(config_file)))
+    config = read_config(config_file)
+    findings = uvloop.run(examine(targets, os.environ, key_env, config))
+    stores = [] if targets else examine_stores(config, os.environ)
     shown = [f for f in findings if show_all or f.state not in {"no key", "not running"}]
     if as_json:
         facts = {**msgspec.structs.asdict(clock), "sound": clock.sound, "busy": clock.busy}
-        emit_json({"clock": facts, "providers": shown})
+        emit_json({"clock": facts, "providers": shown, "stores": stores})
     else:
         note(_clock_line(clock))
         _print(shown, hidden=len(findings) - len(shown))
         for other in [] if show_all else [f for f in findings if f.occupied]:
             note(f"{other.name} is not running: {other.says}")
-    error = verdict(findings, named=bool(targets))
+        for store in stores:
+            if store.state == "ok":
+                note(f"{store.name}: ok. {store.says}")
+    error = verdict(findings, named=bool(targets)) or store_error(stores)
     if error is not None:
         raise error
 

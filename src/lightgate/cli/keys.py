@@ -16,7 +16,9 @@ from lightgate.cli.output import Column, dollars, emit_json, emit_table, note
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, UsageError
 from lightgate.gateway.served.key_desk import KeyDesk, public_facts
+from lightgate.gateway.served.snapshot import SnapshotFailed, read_snapshot
 from lightgate.ledger.audit import Author
+from lightgate.ledger.failed import LedgerAway
 from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import (
     MOST_COUNT,
@@ -27,6 +29,7 @@ from lightgate.ledger.store.keys import (
     budget_problem,
     expiry_of,
     given_key,
+    hash_of,
     read_keys,
 )
 
@@ -112,8 +115,17 @@ def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wish
     given = _given(wishes["from_env"])
     terms = _terms(wishes)
     place = find_ledger(data, config_file)
-    with place.open() as ledger:
-        made = KeyDesk(ledger, place.data).create(terms, cli_author(), given=given)
+    try:
+        with place.open() as ledger:
+            made = KeyDesk(ledger, place.data).create(terms, cli_author(), given=given)
+    except LedgerAway as error:
+        known = None if given is None else _known_before(place.data, given)
+        if known is None:
+            raise
+        if as_json:
+            emit_json(_facts(known))
+        note(f"{error.message} The key of {wishes['from_env']} is known here from before.")
+        return
     secret, record = made.secret, made.record
     if given is not None:
         if as_json:
@@ -237,6 +249,19 @@ def _given(variable: str | None) -> str | None:
     if not text:
         raise UsageError(f"--from-env: {variable} is not set.")
     return given_key(text)
+
+
+def _known_before(data: Path, given: str) -> KeyRecord | None:
+    """The record of a key that the gateway of this folder had when it last ran.
+
+    A node is started again without its ledger's server, as the gateway itself can be.
+    """
+    wanted = hash_of(given.encode())
+    try:
+        keys = read_snapshot(data).keys
+    except SnapshotFailed:
+        return None
+    return next((key for key in keys if key.hash == wanted and key.revoked is None), None)
 
 
 def _terms(wishes: dict[str, Any]) -> KeyTerms:

@@ -178,10 +178,14 @@ class Launch:
         }
 
     def require_keys(self) -> None:
-        """Read the keys; a gateway that other machines can reach must have a usable one."""
+        """Require a usable key of a gateway that other machines can reach, before it listens.
+
+        Elsewhere the keys are read with the snapshot, once: the libraries for it take 0.1 s.
+        """
+        if is_loopback(host := self.settings.host):
+            return
         self._keys = apart(self._read_keys)
-        host = self.settings.host
-        if not is_loopback(host) and not self._usable():
+        if not self._usable():
             raise ConfigError(
                 f"The gateway does not listen on {host} without a key: anybody could spend yours.",
                 hint=f"Make one: lightgate keys create --name me --data {self.data}",
@@ -203,12 +207,6 @@ class Launch:
         """
         self._port, self._console_port = gateway.port, console_at.port
         self._prepare.port = gateway.port
-        if before is None and any(key.budget_usd is not None for key in self._keys):
-            await apart_aside(
-                lambda: restore_spend(
-                    self.settings.ledger, self._keys, shared=bool(self.settings.shared)
-                )
-            )
         started = instant_text(SYSTEM.wall_ns()) if before is None else before.started
 
         def changed(children: tuple[ChildState, ...]) -> None:
@@ -252,11 +250,13 @@ class Launch:
             tasks = [
                 asyncio.ensure_future(self._keep_priors()),
                 asyncio.ensure_future(self._tell_config()),
+                asyncio.ensure_future(supervisor.keep_folder(folder, self._config_taken.set)),
             ]
             try:
                 if not self._demo:  # the configuration of a demo names all models
                     tasks.append(await self._keep_lists(supervisor))
-                self._greet(self._served)
+                if not supervisor.stopping:  # Ctrl-C may have come while the lists were waited for
+                    self._greet(self._served)
                 if before is None and self._demo and not self._usable():
                     with contextlib.suppress(StoppedEarly):  # it serves already: an end in order
                         await supervisor.start(self._traffic())
@@ -267,10 +267,11 @@ class Launch:
                 await asyncio.wait(tasks)
 
     async def _start_all(self, supervisor: Supervisor) -> None:
-        # Workers need neither of these: all start side by side.
-        console = asyncio.ensure_future(supervisor.start(self._console(), self._batches()))
+        # Side by side. Batches wait: they have nothing to do before, and would delay the workers.
+        console = asyncio.ensure_future(supervisor.start(self._console()))
         try:
             self._served = await self._start_data_plane(supervisor)
+            await supervisor.start(self._batches())
             await console
         finally:
             console.cancel()
@@ -302,9 +303,7 @@ class Launch:
 
         keeper = self._lists = ListKeeper(lambda: order_of(self._prepare), self.data, renew)
         task = asyncio.ensure_future(keeper.run())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LISTS_S):
-                await keeper.looked.wait()
+        await supervisor.wait_unless_stopped(keeper.looked, LISTS_S)
         return task
 
     async def _start_data_plane(self, supervisor: Supervisor) -> ServedNames:
@@ -313,8 +312,15 @@ class Launch:
             (self._prepare.facts,) = await supervisor.start(self._simulator())
         served = await apart_aside(lambda: self._prepare.put_snapshot(self._read_keys, first=True))
         self._keys, supervisor.read_again = served.keys, served.old
+        await self._restore_spend()
         await supervisor.start(*self._workers())
         return served
+
+    async def _restore_spend(self) -> None:
+        """Count what keys with a budget have spent already, before a worker spends more."""
+        place, keys, shared = self.settings.ledger, self._keys, bool(self.settings.shared)
+        if any(key.budget_usd is not None for key in keys):
+            await apart_aside(lambda: restore_spend(place, keys, shared=shared))
 
     async def _reload(self) -> None:
         """Read the file again; log what changes only with the next start."""
@@ -590,5 +596,5 @@ def _address(host: str, port: int) -> str:
 def _duration(text: str) -> int:
     try:
         return parse_duration(text)
-    except ValueError as reason:
-        raise UsageError(f"--drain {text!r} is no duration.", hint=f"{reason}.") from None
+    except ValueError:
+        raise UsageError(f"--drain {text!r} is no duration.", hint="Such as 30s or 2m.") from None

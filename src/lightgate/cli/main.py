@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from lightgate import __version__
+from lightgate.cli.importing import Importing
 from lightgate.errors import ConfigError, Exit, LightgateError
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class LazyGroup(click.Group):
         """Load one verb."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        command = importlib.import_module(f"lightgate.cli.{cmd_name}").command
+        with Importing():
+            command = importlib.import_module(f"lightgate.cli.{cmd_name}").command
         if not isinstance(command, click.Command):
             raise TypeError(f"lightgate.cli.{cmd_name}.command is not a click command")
         return command

@@ -12,8 +12,8 @@ import click
 from lightgate.cli.options import config_option, json_option, read_config, use_env_file
 from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
 from lightgate.errors import LightgateError
-from lightgate.provider.catalogue import known_providers, provider_named
-from lightgate.provider.target import key_variable, resolve
+from lightgate.provider.catalogue import catalogue, known_providers, provider_named
+from lightgate.provider.target import key_variable, resolve, sdk_base_url
 from lightgate.report.tables.figures import DOT
 
 if TYPE_CHECKING:
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from lightgate.config.model import Config
     from lightgate.price.rates import ListedModel
     from lightgate.provider.catalogue import Provider
+
+_CAPTION = (
+    "cancelled: whether the rest of an answer is billed after the client has left;"
+    f" {DOT} = not known. `lightgate models PROVIDER` lists a provider's address, models and"
+    " prices."
+)
 
 
 @click.command("models", epilog="Example: lightgate models groq --json")
@@ -82,6 +88,7 @@ def _show_providers(config: Config | None, *, as_json: bool) -> None:
         emit_json(rows)
         return
     columns = [Column(t) for t in ("provider", "state", "key", "dialect", "cancelled")]
+    remarks = [f"{r['provider']} is {r['state']}: {r['remark']}" for r in rows if r["remark"]]
     cancelled = {True: "not billed", False: "billed", None: DOT}
     emit_table(
         columns,
@@ -95,13 +102,8 @@ def _show_providers(config: Config | None, *, as_json: bool) -> None:
             )
             for row in rows
         ],
-        caption="cancelled: whether the rest of an answer is billed after the client has left;"
-        f" {DOT} = not known. `lightgate models PROVIDER` lists a provider's address, models and"
-        " prices.",
+        caption="\n".join([_CAPTION, *remarks]),
     )
-    for row in rows:
-        if row["remark"]:
-            click.echo(f"{row['provider']} is {row['state']}: {row['remark']}")
 
 
 def _facts(
@@ -182,7 +184,20 @@ def _show_models(provider: Provider, *, as_json: bool) -> None:
 def _headline(provider: Provider) -> str:
     keys = " or ".join(provider.key_env)
     key = f"key in {keys}" if keys else "no key needed"
-    return f"{provider.title}: {provider.base_url or 'no base URL is set'} ({key})"
+    return f"{provider.title}: {_address(provider) or 'no base URL is set'} ({key})"
+
+
+def _address(provider: Provider) -> str:
+    """Where the provider is: a variable of its SDK may have moved it, unless the file says where.
+
+    A variable that is no address is an error here as it is for every request.
+    """
+    row = catalogue().get(provider.name)
+    if row is not None and row.base_url == provider.base_url:
+        moved = sdk_base_url(provider, os.environ)
+        if moved is not None and moved != provider.base_url:
+            return f"{moved}, by {provider.base_url_env}"
+    return provider.base_url
 
 
 def _model_facts(provider: Provider, model: ListedModel) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -44,12 +45,13 @@ def command(*, pattern: str | None, config_file: Path | None, as_json: bool) -> 
     lightgate.toml come before the list's. An unknown price is a dot (null in JSON), never 0.
     """
     config = read_config(config_file)
-    rows = {name: rates for name, rates in _all_rates(config).items() if _matches(name, pattern)}
+    known = _all_rates(config)
+    rows = {name: rates for name, rates in known.items() if _matches(name, pattern)}
     if as_json:
         emit_json([{"target": name, "rates": rates} for name, rates in rows.items()])
         return
     if not rows:
-        click.echo(f"No price is known for {pattern!r}." if pattern else "No price is known.")
+        click.echo(_none_known(pattern, known))
         return
     columns, cells = _columns(rows)
     dates = {rates.as_of or UNKNOWN for rates in rows.values()}
@@ -62,6 +64,17 @@ def command(*, pattern: str | None, config_file: Path | None, as_json: bool) -> 
         caption=f"Dollars per million tokens; {DOT} = not known; + = more for longer prompts."
         + dated,
     )
+
+
+def _none_known(pattern: str | None, known: dict[str, Rates]) -> str:
+    """The sentence for no row, with the nearest names: a pattern is often a name with a slip."""
+    if pattern is None:
+        return "No price is known."
+    short = {name.partition("/")[2].lower(): name for name in reversed(known)}
+    pool = [*short, *(name.lower() for name in known)]
+    near = difflib.get_close_matches(pattern.lower(), pool, n=3)
+    means = f" Did you mean {' or '.join(short.get(name, name) for name in near)}?" if near else ""
+    return f"No price is known for {pattern!r}.{means}"
 
 
 def _columns(rows: dict[str, Rates]) -> tuple[list[Column], list[list[str]]]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from lightgate.cli.importing import Importing
 from lightgate.cli.options import config_option, use_env_file
 
 WORLD: Final = "providers-2026"
@@ -59,7 +60,8 @@ def command(**given: Any) -> None:
     the working folder, their models can be asked for by their own names; with neither it serves
     simulated providers.
     """
-    from lightgate.cli.launch import UpOptions, launch
+    with Importing():
+        from lightgate.cli.launch import UpOptions, launch
 
     use_env_file()
     if given["world"] != WORLD:

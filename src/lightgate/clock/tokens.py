@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 TokensSource = Literal["usage", "running", "tokenizer", "estimate"]
 Calls = tuple[tuple[str, int], ...]  # a provider's own tools, each with how often it was called
+Media = tuple[tuple[str, int], ...]  # of an answer: audio, image, video; of its prompt: HEARD
+HEARD: Final = "heard"  # tokens of sound in a prompt
 CHARS_PER_TOKEN: Final = 4  # the usual rule of thumb for English text
 ONE_PER_DELTA_SLACK: Final = 2  # special tokens that are billed but never streamed
 
@@ -27,7 +29,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     `tokens_out` includes reasoning, `tokens_in` includes what was read from the cache and, where
     the provider says so, `tokens_audio` of sound. `seconds` is the length of a recording, `tier`
-    the service tier that answered. `calls` are calls of the provider's own tools, by kind.
+    the service tier that answered. `calls` are calls of the provider's own tools, by kind, and
+    `media` are tokens, among all, that are no text.
     """
 
     tokens_in: int | None = None
@@ -40,6 +43,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     tier: str | None = None
     calls: Calls = ()
+    media: Media = ()
 
 
 _UNSAID: Final = Usage()
@@ -66,6 +70,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     tier: str | None = None
     calls: Calls = ()
+    media: Media = ()
 
 
 def count(
@@ -108,6 +113,7 @@ def count(
         seconds=said.seconds,
         tier=said.tier,
         calls=said.calls,
+        media=said.media,
     )
 
 

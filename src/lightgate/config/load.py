@@ -22,6 +22,8 @@ FILE_NAME: Final = "lightgate.toml"
 SYSTEM_FILE: Final = Path("/etc/lightgate") / FILE_NAME
 _AT_LINE = re.compile(r"^(.*?) \(at line (\d+), column (\d+)\)$", re.DOTALL)
 
+_MORE_THAN_A_VALUE = ("missing", "model_type", "dict_type")  # what is needed, or must be a table
+
 
 def find_config(
     explicit: Path | None, *, env: Mapping[str, str], cwd: Path, system: Path = SYSTEM_FILE
@@ -84,6 +86,41 @@ def parse_config(text: str, *, name: str = FILE_NAME) -> Config:
         problems = tuple(f"{name}:{line}: {key}: {said}" for line, key, said in found)
         count = f"{len(problems)} problems" if len(problems) > 1 else "a problem"
         raise ConfigError(f"{name} has {count}.", problems=problems) from None
+
+
+def sound_part(text: str) -> Config | None:
+    """Read a file of which single values are wrong, with the defaults in their place.
+
+    Returns None where more than single values would have to be left out: what names them would
+    then look wrong, too.
+    """
+    from pydantic import ValidationError
+
+    from lightgate.config.model import Config
+
+    try:
+        data = tomllib.loads(text, parse_float=Decimal)
+        Config.model_validate(data)
+    except tomllib.TOMLDecodeError:
+        return None
+    except ValidationError as errors:
+        for error in errors.errors(include_url=False):
+            if error["type"] in _MORE_THAN_A_VALUE or not _left_out(data, error["loc"]):
+                return None
+    try:
+        return Config.model_validate(data)
+    except ValidationError:
+        return None
+
+
+def _left_out(data: dict[str, Any], path: Sequence[str | int]) -> bool:
+    """Take one value out of nested tables; return whether there was a value that is no table."""
+    table: Any = data
+    for part in path[:-1]:
+        table = table.get(part) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or isinstance(table.get(str(path[-1])), dict):
+        return False
+    return table.pop(str(path[-1]), None) is not None
 
 
 def config_schema() -> dict[str, Any]:

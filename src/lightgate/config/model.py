@@ -454,6 +454,11 @@ class PriceTable(ConfigTable):
         default=None, description="a million characters that are spoken"
     )
     audio_hour: Dollars | None = Field(default=None, description="an hour of a recording")
+    input_audio: Dollars | None = Field(
+        default=None, description="prompt tokens of sound; else as `input`"
+    )
+    output_audio: Dollars | None = Field(default=None, description="answer tokens of sound")
+    output_image: Dollars | None = Field(default=None, description="answer tokens of pictures")
     calls: dict[str, Dollars] = Field(
         default_factory=dict,
         description="a thousand calls of a tool that the provider carries out itself, by kind",

@@ -49,6 +49,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and (ne $ledger "sqlite") (ne $shared "") -}}yes{{- end -}}
 {{- end -}}
 
+{{- /* Seconds that a node has to end: 5 before SIGTERM, `drain` for streams, 40 to ship its journals. */ -}}
+{{- define "lightgate.grace" -}}
+{{- $drain := dig "gateway" "drain" "30s" .Values.config | toString -}}
+{{- $number := add (regexFind "^[0-9]+" $drain | int) (contains "." $drain | ternary 1 0) -}}
+{{- $unit := regexFind "[a-z]+$" $drain -}}
+{{- $each := dict "us" 0 "ms" 0 "s" 1 "m" 60 "h" 3600 "d" 86400 -}}
+{{- $seconds := mul $number (get $each $unit | int) -}}
+{{- if eq $unit "ms" -}}{{- $seconds = div (add $number 999) 1000 -}}{{- end -}}
+{{- add 45 (max 30 $seconds) -}}
+{{- end -}}
+
 {{- define "lightgate.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
