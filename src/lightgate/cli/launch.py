@@ -39,7 +39,12 @@ from lightgate.gateway.process.prepare import (
     providers_with_key,
     restore_spend,
 )
-from lightgate.gateway.process.shelter import ENOUGH, keep_private, raise_descriptors
+from lightgate.gateway.process.shelter import (
+    ENOUGH,
+    counts_memory,
+    keep_private,
+    raise_descriptors,
+)
 from lightgate.gateway.process.supervisor import StoppedEarly, Supervisor, look
 from lightgate.ledger.store.keys import KeyRecord, instant_text
 
@@ -187,6 +192,7 @@ class Launch:
         """
         processes = self.processes
         processes.port, processes.console_port = gateway.port, console_at.port
+        processes.flying = counts_memory() if before is None else before.flying
         self._prepare.port = gateway.port
         started = instant_text(SYSTEM.wall_ns()) if before is None else before.started
 
@@ -206,6 +212,7 @@ class Launch:
                         gateway=gateway.hand(),
                         console=console_at.hand(),
                         generation=processes.generation,
+                        flying=processes.flying,
                         reloads=supervisor.reloads,
                         started=started,
                         children=supervisor.hands(),

@@ -55,6 +55,7 @@ class Processes:
         self.port = self.console_port = 0
         self.sockets: list[WorkerSockets] = []
         self.generation = 0
+        self.flying: int | None = None  # the memory in which workers count what they have in flight
         # For the lines of batches and for the console's own requests; the program before this one
         # has left them, or they are made now.
         self.secrets = {
@@ -89,12 +90,13 @@ class Processes:
         first = (self.generation % 2) * len(self.sockets)
         where = ("--data", str(self.data), "--host", self.settings.host, "--port", str(self.port),
                  "--console", self.console_url)  # fmt: skip
+        counting = () if self.flying is None else ("--flying", str(self.flying))
         return [
             ChildSpec(
                 name=f"{WORKER}{index}",
                 argv=_module("lightgate.gateway.process.worker", *where, "--index",
                              str(first + index), "--drain-s", f"{drain_s:g}",
-                             *(() if index else ("--probes",))),
+                             *(() if index else ("--probes",)), *counting),
                 env={**self._environment(), **self.secrets, SHARED_ENV: self.settings.shared},
                 stage=WORKERS,
                 stop_s=drain_s + AFTER_DRAIN_S,
@@ -102,6 +104,7 @@ class Processes:
                 retire_signal=signal.SIGUSR1,
                 silent_s=SILENT_S,
                 sockets=sockets,
+                inherits=() if self.flying is None else (self.flying,),
             )
             for index, sockets in enumerate(self.sockets)
         ]  # fmt: skip
