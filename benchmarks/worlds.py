@@ -10,8 +10,8 @@ kept between runs, so that only the policies are played again.
 `--worlds` takes names or their beginnings; "all" adds the queues of other sizes, and cold, Pareto
 and flapping worlds with other numbers, to the usual ones; `--first 101` takes other seeds. A policy
 is NAME, NAME:HEDGE (off, auto, p75 to p99) or NAME:raceN; with @4 behind it four workers of one
-gateway share the requests, and what they learn once a second; with @2m behind it two machines do,
-and tell in-flight counts ten times a second. The first one is judged by LIMITS; exit code 6 if it
+gateway share the requests, and with @2m two machines do: they tell each other what they learn once
+a second, and what they have in flight fifty or ten times a second. The first one is judged by LIMITS; exit code 6 if it
 misses one in the worlds that were played.
 """
 
@@ -303,7 +303,6 @@ NO_MARKS: Final = (
     "gateway_policy.py",
     "past.py",
     "service_curve.py",
-    "workers.py",
 )  # no mark is played by them
 
 

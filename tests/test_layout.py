@@ -27,6 +27,8 @@ MOST_LINES = 600
 SHARED_BY_VERBS = {"importing", "main", "options", "output"}
 PARTS_OF_VERBS = {
     "launch": "up",
+    "processes": "launch",
+    "greeting": "launch",
     "caps": "models",
     "priors": "models",
     "bench_file": "bench",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from full_disk import full_disk
+from lightgate.cli.greeting import sign_in
 from lightgate.cli.in_force import write_in_force
-from lightgate.cli.launch import Launch
 from lightgate.cli.main import main
 from lightgate.console.admin.health import CONFIG_FILE
 from lightgate.console.admin.sign_in import FOLDER, SignIns, link_address
@@ -133,12 +133,12 @@ def test_the_configuration_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_up_prints_a_link_on_a_terminal_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    up: Any = SimpleNamespace(data=tmp_path, console_host="127.0.0.1", _console_port=8081)
+    up: Any = SimpleNamespace(data=tmp_path, console_host="127.0.0.1", console_port=8081)
     monkeypatch.setattr("sys.stderr", io.StringIO())  # a file or a pipe, which may be kept
-    assert "lightgate console link" in Launch._sign_in(up)
+    assert "lightgate console link" in sign_in(up)
     assert not (tmp_path / FOLDER).exists()
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    address, _, rest = Launch._sign_in(up).partition("#")
+    address, _, rest = sign_in(up).partition("#")
     assert address == "http://127.0.0.1:8081/enter"
     assert SignIns(tmp_path).redeem(rest.split()[0], "") is not None
 

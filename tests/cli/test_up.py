@@ -10,6 +10,7 @@ import signal
 import socket
 import sqlite3
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,7 +27,6 @@ from lightgate.sim.world_file import load
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
     from cli.conftest import Ran, Run
     from lightgate.gateway.process.lock import ChildState, SupervisorState
@@ -320,6 +320,13 @@ async def kept(port: int, rounds: int, stop: asyncio.Event) -> tuple[int, int]:
     return done, opened
 
 
+def inode_of(name: str, pid: int) -> int:
+    """The inode of a memory that a process has mapped; there is exactly one of that name."""
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    (inode,) = {int(line.split()[4]) for line in maps if name in line}
+    return inode
+
+
 @pytest.mark.parametrize(("workers", "upgrade"), [("1", ()), ("2", ("--upgrade",))])
 async def test_a_reload_under_load_fails_no_request(
     serve: Serve, config: Path, run: Run, workers: str, upgrade: tuple[str, ...]
@@ -327,6 +334,7 @@ async def test_a_reload_under_load_fails_no_request(
     async with serve("--no-demo", "--workers", workers, "--drain", "5s") as up:
         names = [f"worker-{n}" for n in range(int(workers))]
         before, stop = {name: up.pid(name) for name in names}, asyncio.Event()
+        memory = inode_of("memfd:lightgate-flying", before["worker-0"])
         load = [
             asyncio.ensure_future(kept(up.state.port, rounds, stop))
             for rounds in (1, 1, 10**6, 10**6)
@@ -338,6 +346,9 @@ async def test_a_reload_under_load_fails_no_request(
             await up.said("goes on with 4 processes")
         after = {name: up.pid(name) for name in names}
         assert not set(before.values()) & set(after.values())
+        memories = {inode_of("memfd:lightgate-flying", pid) for pid in after.values()}
+        assert len(memories) == 1  # all workers count in one, after an upgrade too
+        assert memories == {memory}
         stop.set()
         seen = await asyncio.gather(*load)
         assert all(done > 0 for done, _ in seen)

@@ -162,7 +162,7 @@ def test_nothing_in_the_pod_may_do_more_than_it_must(rendered: Callable[..., Any
 
 
 def test_a_node_has_time_to_drain_and_to_ship(rendered: Callable[..., Any]) -> None:
-    from lightgate.cli.launch import AFTER_DRAIN_S, BATCHES_STOP_S, CONSOLE_STOP_S
+    from lightgate.cli.processes import AFTER_DRAIN_S, BATCHES_STOP_S, CONSOLE_STOP_S
     from lightgate.config.notation import parse_duration
 
     after_s = 5 + AFTER_DRAIN_S + CONSOLE_STOP_S + BATCHES_STOP_S

@@ -11,7 +11,6 @@ from bench.rehearse.stages import played, policy, stage
 from lightgate.bench.rehearse.gateway_policy import (
     GatewayPolicy,
     PolicySettings,
-    SharedMachines,
     SharedWorkers,
     gateway_policy,
 )
@@ -187,7 +186,7 @@ def test_machines_that_share_a_store_know_what_the_others_have_in_flight() -> No
     assert two.name == "fastest, hedge auto, 2 machines"
     given = where.drawn(1)()
     shared = two.make(given.truth, 1, where)
-    assert isinstance(shared, SharedMachines)
+    assert isinstance(shared, SharedWorkers)
     tally = Rehearsal(given, shared).run()
     assert tally.ends == [1] * 300
     for worker in shared._workers:

@@ -226,23 +226,23 @@ async def test_what_others_told_is_moved_to_the_own_clock(
     adopted: list[Any] = []
     monkeypatch.setattr(Forms, "beside", lambda _, *said: beside.append(said))
     monkeypatch.setattr(
-        "lightgate.gateway.shared.live.moved", lambda state, by_ns: (state.at_ns, by_ns)
+        "lightgate.gateway.shared.live.moved", lambda state, by_ns: (state.pairs, by_ns)
     )
     monkeypatch.setattr(Forms, "adopt", lambda _, *said: adopted.append(said))
     resting = {"lab/a": (30 * MS, 10 * MS), "lab/b": (9 * S, 9 * S)}
     live = msgspec.msgpack.encode(LiveState(5, {"lab/a": 2}, resting))
-    form = msgspec.msgpack.encode(FormMessage(400, Forms({}).export(0)))
+    form = msgspec.msgpack.encode(FormMessage(400, Forms({}).export()))
     now = beats.clock.now_ns()
     beats.store.rows = [
         (b"n:1", 20, live, 50, form),
-        (b"m:4", 29, live, 0, b""),  # of this machine, whose counts are in files
+        (b"m:4", 29, live, 0, b""),  # of this machine, whose counts are in its memory
         (b"n:2", 30, live, 0, b"\xc1"),
         (b"n:3", 0, b"\xc1", 0, b""),
     ]
     await beats.live.beat()
     flying = {"n:1": (now - 20 * MS, {"lab/a": 2}), "n:2": (now - 30 * MS, {"lab/a": 2})}
     assert beside == [(flying, now)]
-    assert adopted == [((0, now - 50 * MS - 400), now)]
+    assert adopted == [(((), now - 50 * MS - 400), now)]
     # What is left of a rest, for targets that are known here; nothing once it is over.
     assert beats.told.rests == [("lab/a", now, 10 * MS, 0), ("lab/a", now, 1 * MS, 0)]
 

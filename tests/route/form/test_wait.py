@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from lightgate.route.form.forms import Forms, FormState
+from lightgate.route.form.forms import Forms
 from lightgate.route.form.lateness import KEPT, Lateness
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.wait import (
@@ -183,13 +183,19 @@ def test_other_workers_counts_fade_into_as_many_each() -> None:
     known = forms()
     for number in range(4):
         known.started(A, number + 1)
-    known.adopt(FormState({}, (), {A: 10}, 5 * S), 5 * S, "1")
-    known.adopt(FormState({}, (), {A: 2}, 5 * S), 5 * S, "2")
+    known.beside({"1": (5 * S, {A: 10}), "2": (5 * S, {A: 2})}, 5 * S)
     form = known.form(A)
     assert form.flying(5 * S) == 16
     assert form.flying(6 * S) == pytest.approx(4 + 12 / math.e + 8 * (1 - 1 / math.e))
-    known.adopt(FormState({}, (), {}, 0), 30 * S, "2")  # a worker without a count is left out
+    known.beside({"2": (7 * S, {})}, 8 * S)  # the other one has said nothing for too long
+    assert form.flying(7 * S) == 4
+    assert form.flying(8 * S) == pytest.approx(4 + 4 * (1 - 1 / math.e))
+    known.beside({}, 30 * S)
     assert form.flying(30 * S) == 4
+    assert not form.shared
+    known.engine(A, 9, 30 * S)
+    known.beside({}, 31 * S)
+    assert form.flying(31 * S) == 9  # what the engine tells goes on
 
 
 def test_a_target_that_has_gone_silent_looks_as_slow_as_its_oldest_request() -> None:
@@ -211,7 +217,7 @@ def test_a_curve_is_shared_until_own_samples_speak() -> None:
     first = forms()
     queued(first, A, 7)
     second = forms()
-    second.adopt(first.export(60 * S), 60 * S, "1")
+    second.adopt(first.export(), 60 * S)
     mine, theirs = second.form(A).curve, first.form(A).curve
     assert (mine.room, mine.slope, mine.widest) == (theirs.room, theirs.slope, theirs.widest)
     mine.saw(3, 0.0, 0.3)

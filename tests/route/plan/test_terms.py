@@ -128,6 +128,16 @@ def test_a_wait_counts_for_those_behind_as_well(flying: int, behind: float) -> N
     assert values(found)[A] == pytest.approx(before + behind * wait_s)
 
 
+def test_those_of_other_workers_are_behind_it_as_well() -> None:
+    """Six of eight are another worker's: the next waits, and delays others, as behind eight."""
+    forms = house()
+    before = values(plan(forms))[A]
+    forms.started(A)
+    forms.started(A)
+    forms.beside({"1": (10 * S, {A: 6})}, 10 * S)
+    assert values(plan(forms))[A] == pytest.approx(before + 4.0 * 0.25 * 5)
+
+
 @pytest.mark.parametrize(("flying", "first"), [(11, A), (12, B), (40, B)])
 def test_the_cheapest_is_left_for_a_wait_of_more_than_two_seconds(flying: int, first: str) -> None:
     """With eleven in flight one more waits for two seconds, with twelve for a quarter more."""

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 ALIAS: Final = "rehearsed"
 STALE_NS: Final = 10_000_000_000  # without a sample for so long, a target is probed
-BEAT_NS: Final = 100_000_000  # between two tellings of machines
+WORKERS_BEAT_NS: Final = 20_000_000  # between two tellings of workers of one machine
+MACHINES_BEAT_NS: Final = 100_000_000  # and of machines
 NANO: Final = 1e9
 _SPREAD: Final = 2_654_435_761  # an odd number far from round: neighbours meet other workers
 _PER_TOKEN: Final = 1e3  # a dollar per million tokens is a thousand nano-dollars each
@@ -197,21 +198,25 @@ class GatewayPolicy(RehearsedPolicy):
 
 
 class SharedWorkers(RehearsedPolicy):
-    """Several workers of a gateway; a request is one worker's from its plan to its price.
+    """Several workers, of one machine or of several; a request is one worker's to its price.
 
-    As in the gateway, every worker writes its form once a second and reads what the others wrote.
-    It knows of them what was true one to two seconds ago.
+    As in the gateway, they tell what they have in flight once in a beat, and hear it of the others
+    half a beat later on average. Form is told once a second, and known one to two seconds later.
     """
 
     probes = True
 
-    def __init__(self, workers: Sequence[GatewayPolicy]) -> None:
+    def __init__(self, workers: Sequence[GatewayPolicy], beat_ns: int) -> None:
         self._workers = list(workers)
+        self._beat_ns = beat_ns
+        self._next_ns = 0  # when they tell next
+        self._told: list[tuple[int, dict[str, tuple[int, dict[str, int]]]]] = []
         self._written: list[FormState] = []  # a second ago
         self._last = self._workers[0]  # who was told of an attempt last
 
     def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
         """Plan a request by the worker that got it."""
+        self._tell(now_ns)
         return self._of(wanted).plan(wanted, now_ns)
 
     def may_start(self, step: Step, plan: Plan, wanted: RehearsedRequest, now_ns: int) -> bool:
@@ -231,6 +236,7 @@ class SharedWorkers(RehearsedPolicy):
 
     def began(self, tried: RehearsedAttempt) -> None:
         """Tell its worker that an attempt starts."""
+        self._tell(tried.began_ns)
         self._of(tried.wanted).began(tried)
 
     def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
@@ -239,6 +245,7 @@ class SharedWorkers(RehearsedPolicy):
 
     def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
         """Tell its worker of a whole answer."""
+        self._tell(now_ns)
         self._of(tried.wanted).done(tried, now_ns, tokens, decode_ns)
 
     def failed(
@@ -271,59 +278,20 @@ class SharedWorkers(RehearsedPolicy):
             worker.engine(place, busy, now_ns)
 
     def stale(self, now_ns: int) -> list[int]:
-        """Share between the workers, once a second; the first one says what wants a probe."""
-        told = [one.forms.export(now_ns) for one in self._workers]
+        """Share form between the workers, once a second; the first says what wants a probe."""
+        self._tell(now_ns)
+        told = [one.forms.export() for one in self._workers]
         read, self._written = self._written, told
         for number, worker in enumerate(self._workers):
             for other, state in enumerate(read):
                 if other != number:
-                    worker.forms.adopt(state, now_ns, str(other))
+                    worker.forms.adopt(state, now_ns)
         return self._workers[0].stale(now_ns)
 
     def _of(self, wanted: RehearsedRequest) -> GatewayPolicy:
         place = (wanted.number * _SPREAD >> 12) % len(self._workers)
         self._last = self._workers[place]
         return self._last
-
-
-class SharedMachines(SharedWorkers):
-    """Several machines with a worker each, which share what they know through a store.
-
-    As in the gateway, they tell their in-flight counts ten times a second, and hear those of the
-    others half a beat later on average; form is shared once a second.
-    """
-
-    def __init__(self, workers: Sequence[GatewayPolicy]) -> None:
-        super().__init__(workers)
-        self._beat_ns = 0  # when they tell next
-        self._told: list[tuple[int, dict[str, tuple[int, dict[str, int]]]]] = []
-
-    def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
-        """Plan a request by the machine that got it."""
-        self._tell(now_ns)
-        return super().plan(wanted, now_ns)
-
-    def began(self, tried: RehearsedAttempt) -> None:
-        """Tell its machine that an attempt starts."""
-        self._tell(tried.began_ns)
-        super().began(tried)
-
-    def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
-        """Tell its machine of a whole answer."""
-        self._tell(now_ns)
-        super().done(tried, now_ns, tokens, decode_ns)
-
-    def stale(self, now_ns: int) -> list[int]:
-        """Share form between the machines, once a second."""
-        self._tell(now_ns)
-        told = [one.forms.export(now_ns) for one in self._workers]
-        read, self._written = self._written, told
-        for number, worker in enumerate(self._workers):
-            for other, state in enumerate(read):
-                if other != number:
-                    form = msgspec.structs.replace(state, in_flight={}, at_ns=0)
-                    worker.forms.adopt(form, now_ns)
-        return self._workers[0].stale(now_ns)
 
     def _tell(self, now_ns: int) -> None:
         """Do what was due before this instant; nothing has changed since the last event."""
@@ -332,15 +300,15 @@ class SharedMachines(SharedWorkers):
             for number, worker in enumerate(self._workers):
                 others = {name: told for name, told in counts.items() if name != str(number)}
                 worker.forms.beside(others, heard_ns)
-        if now_ns < self._beat_ns:
+        if now_ns < self._next_ns:
             return
-        at_ns = max(self._beat_ns, now_ns - BEAT_NS)
-        self._beat_ns = at_ns + BEAT_NS
+        at_ns = max(self._next_ns, now_ns - self._beat_ns)
+        self._next_ns = at_ns + self._beat_ns
         counts = {}
         for number, worker in enumerate(self._workers):
             forms = worker.forms.by_target.items()
             counts[str(number)] = at_ns, {n: form.in_flight for n, form in forms if form.in_flight}
-        self._told.append((at_ns + BEAT_NS // 2, counts))
+        self._told.append((at_ns + self._beat_ns // 2, counts))
 
 
 def gateway_policy(settings: PolicySettings) -> NamedPolicy:
@@ -351,11 +319,13 @@ def gateway_policy(settings: PolicySettings) -> NamedPolicy:
         offers, tokens = source.offers, source.usual_tokens
         if settings.machines > 1:
             own_seeds = range(seed, seed + settings.machines)
-            return SharedMachines([GatewayPolicy(offers, settings, tokens, s) for s in own_seeds])
+            machines = [GatewayPolicy(offers, settings, tokens, own) for own in own_seeds]
+            return SharedWorkers(machines, MACHINES_BEAT_NS)
         if settings.workers == 1:
             return GatewayPolicy(offers, settings, tokens, seed)
         seeds = range(seed, seed + settings.workers)
-        return SharedWorkers([GatewayPolicy(offers, settings, tokens, own) for own in seeds])
+        workers = [GatewayPolicy(offers, settings, tokens, own) for own in seeds]
+        return SharedWorkers(workers, WORKERS_BEAT_NS)
 
     return NamedPolicy(settings.name, make)
 

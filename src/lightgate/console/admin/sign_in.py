@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from lightgate.clock.source import SYSTEM
+from lightgate.gateway.process.port import reached_at
 from lightgate.whole_file import own_name, put
 
 if TYPE_CHECKING:
@@ -174,8 +175,4 @@ def _written_ns(path: Path) -> int:
 
 def link_address(host: str, port: int, code: str, base: str | None = None) -> str:
     """The link of a code: it stands behind the #, which browsers keep to themselves."""
-    if base is None:
-        if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - recognised, not bound
-            host = "127.0.0.1"
-        base = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    return f"{base.rstrip('/')}/enter#{code}"
+    return f"{(base or reached_at(host, port)).rstrip('/')}/enter#{code}"

@@ -67,6 +67,7 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     retire_signal: int | None = None  # ends it gently beside its successor; None: it runs alone
     silent_s: int | None = None  # killed after so many seconds without a line on stdout
     sockets: WorkerSockets | None = None  # listened on in every life; named in `--fds`
+    inherits: tuple[int, ...] = ()  # descriptors that it gets under the same numbers
 
 
 class Backoff:
@@ -253,7 +254,7 @@ class Child:
         return await asyncio.create_subprocess_exec(
             *self.spec.argv,
             *named,
-            pass_fds=fds,
+            pass_fds=(*fds, *self.spec.inherits),
             stdin=asyncio.subprocess.PIPE,  # never written; our death closes it
             stdout=asyncio.subprocess.PIPE,
             env=self._environment(),

@@ -57,13 +57,15 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     children: tuple[ChildHand, ...]
     facts: dict[str, Any] | None = None  # of a simulator
+    flying: int | None = None  # the memory in which workers count what they have in flight
 
     def descriptors(self) -> tuple[int, ...]:
         """Every descriptor that outlives the change of programs."""
         ports = (self.gateway, self.console)
         held = [fd for port in ports for fds in (port.bound, *port.shared) for fd in fds]
         pipes = [fd for child in self.children for fd in (child.stdin, child.stdout)]
-        return (self.lock, *held, *pipes)
+        memory = () if self.flying is None else (self.flying,)
+        return (self.lock, *held, *pipes, *memory)
 
 
 def taken_over(env: MutableMapping[str, str]) -> Handover | None:

@@ -31,6 +31,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def reached_at(host: str, port: int) -> str:
+    """The address at which this machine reaches a server that listens on a host."""
+    if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - recognised, not bound
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def require_secret(host: str, env: Mapping[str, str]) -> None:
     """Refuse an address for the console that other machines reach, where no secret guards it."""
     if not is_loopback(host) and not env.get(CONSOLE_SECRET_ENV, "").strip():

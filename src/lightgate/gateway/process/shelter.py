@@ -49,3 +49,11 @@ def keep_private(data: Path) -> list[Path]:
         except OSError:
             left.append(path)
     return left
+
+
+def counts_memory() -> int | None:
+    """Make the memory in which workers count; its descriptor, None where the system has none."""
+    try:
+        return os.memfd_create("lightgate-flying")
+    except (AttributeError, OSError):
+        return None

@@ -36,7 +36,7 @@ from lightgate.gateway.process.gauges import GaugeFile
 from lightgate.gateway.process.lock import unready
 from lightgate.gateway.process.logs import secrets_of, start_child
 from lightgate.gateway.process.probe import Prober
-from lightgate.gateway.process.sharing import SHARE_TICKS, FormSharing
+from lightgate.gateway.process.sharing import SHARE_TICKS, FlyingCounts, FormSharing
 from lightgate.gateway.process.shelter import most_connections
 from lightgate.gateway.request.prints import PromptPrints
 from lightgate.gateway.served.inner import CONSOLE_ENV, SECRET_ENV, InnerCaller
@@ -79,6 +79,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     drain_s: float = 30.0
+    flying: int | None = None  # memory in which all workers count what they have in flight
     fds: tuple[int, ...] = ()  # listening sockets, opened by the supervisor; none: it opens its own
     probes: bool = False  # asks targets that nobody asks
     console: str = ""  # the address of the console
@@ -141,6 +142,10 @@ class Worker:
         options, state = self._options, self.state
         self._sharing = FormSharing(options.data, options.index, state.learned.forms, state.now_ns)
         self._sharing.adopt(own=True)
+        self._flying: FlyingCounts | None = None
+        if options.flying is not None:
+            learned = state.learned
+            self._flying = FlyingCounts(options.flying, options.index, learned.forms, state.now_ns)
         self._ticks = 0
         self._keeping: asyncio.Future[None] | None = None
         self._gauging: asyncio.Future[None] | None = None
@@ -237,6 +242,8 @@ class Worker:
         tasks = [loop.create_task(work) for work in background]
         if self._live is not None:
             tasks.append(loop.create_task(self._live.run()))
+        if self._flying is not None:
+            tasks.append(loop.create_task(self._flying.run()))
         sys.stdout.write(json.dumps({"ready": True, "port": port}) + "\n")
         sys.stdout.flush()
         gc.collect()
@@ -374,6 +381,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--drain-s", type=float, default=30.0)
+    parser.add_argument("--flying", type=int, help="descriptor of the workers' counts")
     parser.add_argument("--fds", default="", help="descriptors of listening sockets")
     parser.add_argument("--console", default="", help="address of the console")
     parser.add_argument("--probes", action="store_true", help="ask targets that nobody asks")
@@ -384,6 +392,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         host=given.host,
         port=given.port,
         drain_s=given.drain_s,
+        flying=given.flying,
         fds=tuple(int(fd) for fd in given.fds.split(",") if fd),
         probes=given.probes,
         console=given.console,

@@ -126,7 +126,7 @@ class LiveSharing:
         form = b""
         if now_ns >= self._form_ns:
             self._form_ns = now_ns + int(FORM_S * _SECOND_NS)
-            form = _encode(FormMessage(now_ns, self._forms.export(now_ns)))
+            form = _encode(FormMessage(now_ns, self._forms.export()))
         when, store.members, rows, epoch, formed = await self._lane.script(
             BEAT, [MEMBERS, EPOCH, FORMS], store.member, store.machine, live, form, self._since,
             LEASE_MS, LIVE_MS, FORM_MS, MOST_HEARD, LIVE, FORM, self._formed, MOST_FORMS,
@@ -147,7 +147,7 @@ class LiveSharing:
                 with contextlib.suppress(msgspec.DecodeError):
                     said = _live(live)
                     at_ns = now_ns - int(live_age) * _MS_NS
-                    if not member.startswith(f"{self._store.machine}:"):  # those have files
+                    if not member.startswith(f"{self._store.machine}:"):  # those share memory
                         flying[member] = at_ns, said.in_flight
                     self._rest(said, at_ns, now_ns)
             if form:
@@ -168,8 +168,7 @@ class LiveSharing:
     def _adopt(self, told: FormMessage, by_ns: int, now_ns: int) -> None:
         state = told.state
         if all(len(known.sizes) == len(OFFSETS) for known in state.targets.values()):
-            without = msgspec.structs.replace(state, in_flight={}, at_ns=0)
-            self._forms.adopt(moved(without, by_ns), now_ns)
+            self._forms.adopt(moved(state, by_ns), now_ns)
 
     async def leave(self) -> None:
         """Tell the store that this worker ends in good order."""

@@ -275,42 +275,31 @@ class Forms:
 
     # For other workers, and after a restart
 
-    def export(self, now_ns: int = 0) -> FormState:
+    def export(self) -> FormState:
         """Return what was learned of every target of which something was seen."""
         forms = self.by_target.items()
         seen = {name: record(form) for name, form in forms if form.last_ns != NEVER}
-        flying = {name: form.in_flight for name, form in forms if form.in_flight}
-        return FormState(seen, self.pairs.export(), flying, now_ns if flying else 0)
+        return FormState(seen, self.pairs.export())
 
-    def adopt(self, state: FormState, now_ns: int, worker: str = "") -> None:
-        """Take in what another worker, or this one before a restart, has learned.
-
-        `worker` is the other's name: what it has in flight counts beside our own.
-        """
-        if worker:
-            self._peers[worker] = (state.at_ns, state.in_flight)
-            self._count_peers(now_ns)
+    def adopt(self, state: FormState, now_ns: int) -> None:
+        """Take in what another worker, or this one before a restart, has learned."""
         for target, known in state.targets.items():
             merge(self.form(target), known, now_ns)
         self.pairs.adopt(state.pairs)
         self.version += 1
 
     def beside(self, told: Mapping[str, tuple[int, dict[str, int]]], now_ns: int) -> None:
-        """Take in what workers of other machines have in flight: when, and by target.
+        """Take in what other workers have in flight: when, and by target.
 
         A worker that has said nothing for PEER_NS is forgotten.
         """
         self._peers.update(told)
         for name in [name for name, (at, _) in self._peers.items() if now_ns - at >= PEER_NS]:
             del self._peers[name]
-        self._count_peers(now_ns)
-
-    def _count_peers(self, now_ns: int) -> None:
-        """Add up what the other workers have in flight, as far as they have told it of late."""
-        fresh = [told for told in self._peers.values() if now_ns - told[0] < PEER_NS]
-        at_ns = min((told[0] for told in fresh), default=NEVER)
+        peers = self._peers.values()
+        at_ns = min((at for at, _ in peers), default=NEVER)
         for target, form in self.by_target.items():
-            form.beside(sum([told[1].get(target, 0) for told in fresh]), len(fresh), at_ns)
+            form.beside(sum([flying.get(target, 0) for _, flying in peers]), len(peers), at_ns)
             if form.limit.firm or self.crowded:
                 self._count(target, form)
 

@@ -55,8 +55,6 @@ class FormState(msgspec.Struct, frozen=True):
 
     targets: dict[str, TargetState]
     pairs: tuple[PairState, ...] = ()
-    in_flight: dict[str, int] = {}  # by target, where there are any
-    at_ns: int = 0  # when those were counted; 0: there are none
 
 
 def record(form: Form) -> TargetState:
@@ -94,7 +92,7 @@ def moved(state: FormState, by_ns: int) -> FormState:
         )
         for name, known in state.targets.items()
     }
-    return FormState(targets, state.pairs, state.in_flight, state.at_ns and state.at_ns + by_ns)
+    return FormState(targets, state.pairs)
 
 
 def merge(form: Form, known: TargetState, now_ns: int) -> None:

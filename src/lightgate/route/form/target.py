@@ -312,7 +312,7 @@ class Form:
     def beside(self, flying: int, workers: int, at_ns: int) -> None:
         """Take in what other workers had in flight here at an instant."""
         self._beside, self._peers, self._peers_ns = flying, workers, at_ns
-        self.shared = self.shared or workers > 0
+        self.shared = workers > 0 or self._told_ns != NEVER
         self.watched = self.watched or self.shared
 
     def wait_s(self, now_ns: int) -> float:

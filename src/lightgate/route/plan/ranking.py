@@ -113,7 +113,7 @@ class Ranking:
         self._beliefs: Sequence[Belief] = ()  # of each target, as the candidates of plans keep them
         self._held: Standing | None = None  # what is kept of all of them
         self._steps: Sequence[Step] = ()  # of each target, after a failure
-        self._flying: Sequence[int] = ()  # in flight at each target
+        self._flying: Sequence[int] = ()  # in flight at each target, of other workers too
         self._waits: Sequence[float] = ()  # of each target, for one more request
         self._slows: list[float] = []  # the part of its time alone that a token takes longer
         self._work = 0.0  # tokens of the answer that count
@@ -173,7 +173,7 @@ class Ranking:
                 waits[place] = form.wait_s(now_ns)
                 if (waits[place] or form.load != 1.0) and (not odd or odd[-1] != place):
                     odd.append(place)
-            flying.append(own)
+            flying.append(round(form.flying(now_ns)) if form.shared else own)
         self._flying, self._odd = flying, odd
         if waits != self._waits or slows != self._slows:
             self._waits, self._slows = waits, slows
@@ -241,8 +241,8 @@ class Ranking:
         if form.load != 1.0:
             value += self._firsts[place] * (form.load - 1.0)
         if wait_s:
-            own = form.in_flight
-            behind = FOLLOWERS if own >= MANY else 1.0 + (FOLLOWERS - 1.0) * own / MANY
+            flying = self._flying[place]
+            behind = FOLLOWERS if flying >= MANY else 1.0 + (FOLLOWERS - 1.0) * flying / MANY
             value += self.policy.ttft * behind * wait_s
         if self._slows and self._slows[place]:
             value += SHARED * self._work * self._beliefs[place][2] * self._slows[place]
