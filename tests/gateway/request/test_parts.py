@@ -130,3 +130,19 @@ def test_what_stands_for_an_earlier_item_is_as_long_as_a_file() -> None:
         assert (found.files, found.unknown) == (1, 0)
     earlier = {"role": "assistant", "audio": {"id": "audio_1"}}
     assert given_parts(json.dumps({"messages": [earlier]}).encode(), CHAT).sounds == 1
+
+
+@pytest.mark.parametrize("body", [b'{"messages": [{"type": ', b'["image_url"]', b"[" * 50_000])
+def test_a_body_that_cannot_be_read_has_no_parts(body: bytes) -> None:
+    """It is refused elsewhere."""
+    found = given_parts(body + b'"type": "image_url"', CHAT)
+    assert (found.images, found.files, found.sounds, found.unknown) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("dialect", [CHAT, RESPONSES, MESSAGES, "gemini", "openai-embeddings"])
+def test_what_is_no_object_has_no_parts(dialect: str) -> None:
+    assert [unknown_parts(dialect, root) for root in ([MADE_UP], "text", None, 7)] == [0] * 4
+
+
+def test_parts_of_gemini_that_are_no_objects_are_no_parts() -> None:
+    assert unknown_parts("gemini", contents("text", 5, None, BARE)) == 1

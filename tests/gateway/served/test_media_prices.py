@@ -1,0 +1,168 @@
+"""Prices of sound and pictures beside text: what an answer and a prompt of them cost, to the nano.
+
+A rate of 1 is a dollar for a million tokens, which is 1,000 nano-dollars for each.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from lightgate.clock.tokens import HEARD, Tokens
+from lightgate.gateway.served.price import Bill, TokenPrices
+from lightgate.price.rates import LongRates, Rates, TierRates
+
+
+def D(number: float) -> Decimal:  # noqa: N802 - a number of money
+    return Decimal(str(number))
+
+
+def prices(*, hourly: bool = False, **more: Any) -> TokenPrices:
+    """A token of a prompt costs 1, one of an answer 2; of sound 6 and 20; of a picture 3 and 40."""
+    usual: dict[str, Any] = {
+        "input": D(1), "output": D(2), "input_audio": D(6), "input_image": D(3),
+        "output_audio": D(20), "output_image": D(40),
+    }  # fmt: skip
+    return TokenPrices(Rates(**usual | more), hourly=hourly)
+
+
+def tokens(*media: tuple[str, int], **more: Any) -> Tokens:
+    counts: dict[str, Any] = {"tokens_in": 100, "out": 50, "source": "usage"} | more
+    return Tokens(media=media, **counts)
+
+
+def nano(found: TokenPrices, *media: tuple[str, int], **more: Any) -> int | None:
+    return found.bill(tokens(*media, **more)).nano_usd
+
+
+TEXT = 100 * 1_000 + 50 * 2_000
+
+
+# Bills
+
+
+@pytest.mark.parametrize(
+    ("media", "more"),
+    [
+        ([], 0),
+        ([(HEARD, 10)], 10 * 5_000),
+        ([("audio", 10)], 10 * 18_000),
+        ([("image", 10)], 10 * 38_000),
+        ([("video", 10)], 0),  # without a price of its own it costs what text does
+        ([(HEARD, 10), ("audio", 5), ("image", 1)], 50_000 + 90_000 + 38_000),
+        ([(HEARD, 101)], 100 * 5_000),  # no more than all tokens of the prompt
+        ([("audio", 51)], 50 * 18_000),  # and of the answer
+    ],
+)
+def test_tokens_that_are_no_text_have_prices_of_their_own(
+    media: list[tuple[str, int]], more: int
+) -> None:
+    assert nano(prices(), *media) == TEXT + more
+    assert nano(prices(), *media, tier="default") == TEXT + more
+
+
+def test_cached_tokens_are_not_heard() -> None:
+    found = prices(cached=D(0.1))
+    cached = 70 * 100 + 30 * 1_000 + 50 * 2_000
+    assert nano(found, (HEARD, 40), cached=70) == cached + 30 * 5_000
+    assert nano(found, (HEARD, 20), cached=70) == cached + 20 * 5_000
+
+
+def test_sound_that_is_cheaper_than_text_costs_as_much_as_text() -> None:
+    assert nano(prices(input_audio=D(0.5)), (HEARD, 10)) == TEXT
+    assert nano(prices(input_audio=None), (HEARD, 10)) == TEXT
+    assert nano(prices(output_audio=D(1)), ("audio", 10)) == TEXT - 10 * 1_000
+
+
+def test_a_service_tier_has_its_own_price_of_text_alone() -> None:
+    found = prices(tiers={"priority": TierRates(input=D(2), output=D(4))})
+    tiered = 100 * 2_000 + 50 * 4_000
+    assert nano(found, tier="priority") == tiered
+    assert nano(found, ("audio", 10), tier="priority") == tiered + 10 * 18_000
+    assert nano(found, (HEARD, 10), tier="priority") == tiered + 10 * 5_000
+
+
+# The most that a request can cost
+
+
+def test_an_answer_costs_at_most_the_dearest_kind_that_may_come() -> None:
+    found = prices()
+    assert found.worst_answer({"audio"}, 100, 50) == 50 * 38_000  # it may draw unasked
+    assert found.worst_answer((), 100, 50) == 50 * 38_000
+    spoken = prices(output_image=None)
+    assert spoken.worst_answer({"audio"}, 100, 50) == 50 * 18_000
+    assert spoken.worst_answer((), 100, 50) == 0  # and speaks only where it is asked to
+    cheap = prices(output_image=None, output_audio=D(1))
+    assert cheap.worst_answer({"audio"}, 100, 50) == 0
+    fine = prices(output_image=D(2.000001), output_audio=None)
+    assert fine.worst_answer((), 100, 1) == 1  # a part of a nano-dollar counts as one
+    assert fine.worst_answer((), 100, 1_000) == 1
+    assert fine.worst_answer((), 100, 1_001) == 2
+
+
+def test_a_kind_without_a_price_is_named() -> None:
+    assert prices().worst_answer({"video", "audio"}, 100, 50) == "video"
+    assert prices(output_audio=None).worst_answer({"video", "audio"}, 100, 50) == "audio"
+    assert TokenPrices(None).worst_answer({"image"}, 100, 50) == "image"
+    assert prices(hourly=True).worst_answer({"video"}, 100, 50) == 0
+
+
+def test_a_prompt_costs_at_most_the_dearest_kind_of_all() -> None:
+    assert prices().worst_heard(100, 10) == 10 * 5_000
+    assert prices(input_audio=None).worst_heard(100, 10) == 10 * 2_000
+    assert prices(input_video=D(9)).worst_heard(100, 10) == 10 * 8_000
+    assert prices(input_audio=None, input_image=None).worst_heard(100, 10) == 0
+    assert prices(cache_write=D(4)).worst_heard(100, 10) == 10 * 2_000  # beside its usual worst
+    assert prices(input_audio=D(1.000001)).worst_heard(100, 1) == 2_000  # the picture's
+    assert TokenPrices(None).worst_heard(100, 10) == 0
+    assert prices(hourly=True).worst_heard(100, 10) == 0
+
+
+def test_a_part_of_a_nano_dollar_that_is_heard_counts_as_one() -> None:
+    fine = prices(input_audio=D(1.000001), input_image=None)
+    assert [fine.worst_heard(100, count) for count in (0, 1, 1_000, 1_001)] == [0, 1, 1, 2]
+
+
+def test_longer_prompts_have_their_own_prices_of_text_and_the_same_of_sound() -> None:
+    found = prices(long=(LongRates(above=200, input=D(5), output=D(10)),))
+    assert found.worst_answer({"audio"}, 200, 50) == 50 * 38_000
+    assert found.worst_answer({"audio"}, 201, 50) == 50 * 30_000
+    assert found.worst_heard(200, 10) == 10 * 5_000
+    assert found.worst_heard(201, 10) == 10 * 1_000
+
+
+@pytest.mark.parametrize(("rate", "hears"), [(D(6), True), (D(0), True), (None, False)])
+def test_whether_a_target_hears_is_whether_it_has_a_price_of_sound(
+    rate: Decimal | None, hears: bool
+) -> None:
+    assert prices(input_audio=rate).hears is hears
+    assert not TokenPrices(None).hears
+    assert prices(hourly=True, input_audio=rate).hears
+
+
+# Answers that do not say how much of them was sound
+
+
+def asked(**fields: Any) -> Any:
+    """A request for speech; its prompt has 100 tokens."""
+    raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+    return SimpleNamespace(
+        endpoint=SimpleNamespace(dialect="openai-chat"), fields=raw, tokens_in=100
+    )
+
+
+def test_an_answer_that_was_to_be_sound_and_counts_none_is_estimated_at_the_most() -> None:
+    bill = Bill(TEXT, "listed", "2026-11-15")
+    spoken = asked(modalities=["text", "audio"])
+    found = prices(output_image=None)
+    assert found.in_kind(bill, spoken, 50) == Bill(TEXT + 50 * 18_000, "estimated", "2026-11-15")
+    assert found.in_kind(bill, asked(), 50) is bill
+    assert found.in_kind(bill, spoken, 0) is bill
+    assert found.in_kind(bill, asked(modalities=["video"]), 50) is bill  # without a price
+    unknown = Bill(None, None, None)
+    assert found.in_kind(unknown, spoken, 50) is unknown
+    assert TokenPrices(None).in_kind(bill, spoken, 50) is bill
