@@ -82,24 +82,27 @@ def test_a_file_that_another_holds_is_not_known_to_be_damaged(
     other.close()
 
 
+def rewritten(path: Path, old: str, new: str) -> None:
+    """Let the text of the table be another, as if an older Lightgate had made it."""
+    base = sqlite3.connect(path)
+    base.execute("PRAGMA writable_schema = ON")
+    base.execute("UPDATE sqlite_master SET sql = replace(sql, ?, ?)", (old, new))
+    base.commit()
+    base.close()
+
+
 @pytest.mark.parametrize("value", [None, -1])
 def test_rows_that_break_a_rule_lie_in_sound_pages(path: Path, value: int | None) -> None:
     """Older tables may have such rows: they are read as well as others."""
-    base = sqlite3.connect(path)
-    base.execute("PRAGMA writable_schema = ON")
-    base.execute("PRAGMA ignore_check_constraints = ON")
-    base.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
-    base.commit()
-    base.close()
+    if value is None:
+        rewritten(path, " NOT NULL", "")
     base = sqlite3.connect(path)
     base.execute("PRAGMA ignore_check_constraints = ON")
     base.execute("INSERT INTO t VALUES (?, 'x')", (value,))
-    base.execute("PRAGMA writable_schema = ON")
-    base.execute("UPDATE sqlite_master SET sql = replace(sql, 'INTEGER', 'INTEGER NOT NULL')")
     base.commit()
-    found = base.execute("SELECT count(*) FROM t").fetchone()
     base.close()
-    assert found == (1001,)
+    if value is None:
+        rewritten(path, "INTEGER", "INTEGER NOT NULL")
     assert damage_of(path, never) == ""
     harm(path, 40 * PAGE)
     assert damage_of(path, never) != ""
