@@ -91,18 +91,15 @@ def rewritten(path: Path, old: str, new: str) -> None:
     base.close()
 
 
-@pytest.mark.parametrize("value", [None, -1])
-def test_rows_that_break_a_rule_lie_in_sound_pages(path: Path, value: int | None) -> None:
+def test_rows_that_break_a_rule_lie_in_sound_pages(path: Path) -> None:
     """Older tables may have such rows: they are read as well as others."""
-    if value is None:
-        rewritten(path, " NOT NULL", "")
+    rewritten(path, " NOT NULL", "")
     base = sqlite3.connect(path)
     base.execute("PRAGMA ignore_check_constraints = ON")
-    base.execute("INSERT INTO t VALUES (?, 'x')", (value,))
+    base.execute("INSERT INTO t VALUES (NULL, 'x')")
     base.commit()
     base.close()
-    if value is None:
-        rewritten(path, "INTEGER", "INTEGER NOT NULL")
+    rewritten(path, "INTEGER", "INTEGER NOT NULL")
     assert damage_of(path, never) == ""
     harm(path, 40 * PAGE)
     assert damage_of(path, never) != ""
