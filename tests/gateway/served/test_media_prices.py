@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from lightgate.clock.tokens import HEARD, Tokens
+from lightgate.gateway.request.body import Sound
 from lightgate.gateway.served.price import Bill, TokenPrices
 from lightgate.price.rates import LongRates, Rates, TierRates
 
@@ -166,3 +167,76 @@ def test_an_answer_that_was_to_be_sound_and_counts_none_is_estimated_at_the_most
     unknown = Bill(None, None, None)
     assert found.in_kind(unknown, spoken, 50) is unknown
     assert TokenPrices(None).in_kind(bill, spoken, 50) is bill
+
+
+# Sound at its edges: nothing of it, nothing known of it, and no price
+
+
+def test_an_answer_of_nothing_costs_nothing_more() -> None:
+    assert nano(prices(), ("audio", 10), out=0) == 100_000
+    assert nano(prices(), (HEARD, 10), tokens_in=0) == 100_000
+    assert nano(prices(cached=D(1)), (HEARD, 10), cached=100) == TEXT
+
+
+def test_tokens_of_sound_without_a_price_cost_what_text_does_where_text_is_cheap() -> None:
+    """A millionth of a dollar for a million: a pico-dollar each."""
+    cheap = prices(input=D(0), output=D(0), input_audio=None)
+    assert nano(cheap, (HEARD, 10_000), tokens_in=100_000) == 0
+    assert cheap.worst_heard(100, 100_000) == 300_000_000
+
+
+def test_an_answer_has_at_most_the_price_of_its_own_kinds() -> None:
+    drawn = prices(output=D(0), output_image=None, output_audio=None)
+    assert drawn.worst_answer((), 100, 100_000) == 0
+    assert prices(output_video=D(60)).worst_answer({"video"}, 100, 10) == 10 * 58_000
+    assert nano(prices(output_video=D(60)), ("video", 10)) == TEXT + 10 * 58_000
+
+
+def test_an_answer_in_kind_of_a_bill_of_nothing() -> None:
+    free = Bill(0, "list", None)
+    spoken = prices(output_image=None)
+    assert spoken.in_kind(free, asked(modalities=["audio"]), 1).nano_usd == 18_000
+
+
+# What a request for sound can cost: 500 bytes are a second, 17 tokens heard and 10 written
+
+
+def test_a_recording_costs_at_most_what_is_heard_and_what_is_written() -> None:
+    recording = Sound(None, 1000)
+    assert prices().worst_spoken(recording) == 1_000 + 34 * 6_000 + 20 * 2_000
+    assert prices(input_audio=None).worst_spoken(recording) == 1_000 + 34 * 1_000 + 20 * 2_000
+    assert prices(input_audio=D(0.5)).worst_spoken(recording) == 1_000 + 34 * 1_000 + 20 * 2_000
+    free = prices(input=D(0), output=D(0), input_audio=None)
+    assert free.worst_spoken(Sound(None, 1_000_000)) == 0
+    told = Sound(None, 1000, text=7)
+    assert prices().worst_spoken(told) == 4 * 1_000 + 34 * 6_000 + 20 * 2_000
+
+
+def test_a_text_costs_at_most_twelve_tokens_of_speech_for_a_character() -> None:
+    assert prices().worst_spoken(Sound(10)) == 1_000 + 120 * 20_000
+    assert prices(output_audio=None).worst_spoken(Sound(10)) == 1_000 + 120 * 2_000
+    assert prices().worst_spoken(Sound(10, slower=2.0)) == 1_000 + 240 * 20_000
+    assert prices().worst_spoken(Sound(0)) == 1_000
+    assert prices(input=D(0)).worst_spoken(Sound(0)) == 0
+
+
+def test_a_price_of_the_hour_of_recordings_is_not_that_of_speech() -> None:
+    heard = prices(audio_hour=D(3.6))  # a million nano-dollars for a second
+    assert heard.worst_spoken(Sound(None, 1000)) == 2_000_000
+    assert heard.worst_spoken(Sound(10)) == 1_000 + 120 * 20_000
+    speaks = prices(characters=D(15))
+    assert speaks.worst_spoken(Sound(10)) == 150_000
+    assert speaks.worst_spoken(Sound(None, 1000)) == prices().worst_spoken(Sound(None, 1000))
+
+
+def test_the_least_that_is_reserved_for_sound() -> None:
+    assert prices(audio_hour=D(3.6)).least_spoken(Sound(None, 16_000)) == 8_000_000
+    assert prices(hourly=True, audio_hour=D(3.6)).least_spoken(Sound(None, 16_000)) == 0
+    assert TokenPrices(None).least_spoken(Sound(None, 16_000)) == 0
+    assert prices(hourly=True).least_spoken(Sound(10)) == 0
+
+
+def test_speech_that_is_counted_has_the_price_of_its_own_tokens() -> None:
+    counted = Tokens(tokens_in=7, out=20, source="usage")
+    assert prices().spoken(counted, Sound(10)).nano_usd == 7 * 1_000 + 20 * 20_000
+    assert prices().spoken(counted, Sound(None, 1)).nano_usd == 7 * 6_000 + 20 * 2_000
