@@ -175,3 +175,28 @@ def test_while_a_deleted_journal_cannot_be_written_nothing_is_admitted(
 def test_a_journal_that_is_lost_at_the_end_is_said(caplog: pytest.LogCaptureFixture) -> None:
     JournalWriter(cast("Journal", Deleted())).close()
     assert caplog.messages == ["The journal is lost. Its last bytes are not on the disk."]
+
+
+def test_a_journal_is_looked_at_once_more_before_it_is_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = Deleted()
+    disk.gone = True
+    JournalWriter(cast("Journal", disk)).close()
+    assert len(caplog.messages) == 2
+    assert "written anew" in caplog.messages[0]
+
+
+def test_the_first_reason_of_a_lost_journal_is_said_whatever_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = Deleted()
+    writer = JournalWriter(cast("Journal", disk))
+    disk.trouble = "XX"
+    writer.keep_in_place()
+    assert len(caplog.messages) == 1
+    disk.trouble = ""
+    writer.keep_in_place()
+    disk.trouble = "XX"
+    writer.keep_in_place()
+    assert len(caplog.messages) == 2
