@@ -240,3 +240,10 @@ def test_speech_that_is_counted_has_the_price_of_its_own_tokens() -> None:
     counted = Tokens(tokens_in=7, out=20, source="usage")
     assert prices().spoken(counted, Sound(10)).nano_usd == 7 * 1_000 + 20 * 20_000
     assert prices().spoken(counted, Sound(None, 1)).nano_usd == 7 * 6_000 + 20 * 2_000
+
+
+def test_sound_that_costs_nothing_more_does_not_round_a_bill_up() -> None:
+    almost = prices(input=D(0.000499), output=D(0), input_audio=None)  # 499 pico-dollars
+    assert nano(almost, (HEARD, 1), tokens_in=1, out=0) == 0
+    half = prices(input=D(0.0005), output=D(0), input_audio=None)
+    assert nano(half, (HEARD, 1), tokens_in=1, out=0) == 1
