@@ -137,7 +137,12 @@ class Log:
         for name in ("lock", "unlock", "copy"):
             self._watch(monkeypatch, name, getattr(CounterFile, name))
         sleep = time.sleep
-        monkeypatch.setattr(moved.time, "sleep", lambda s: (self.done.append("wait"), sleep(s)))
+
+        def wait(seconds: float) -> None:
+            self.done.append("wait")
+            sleep(seconds)
+
+        monkeypatch.setattr("lightgate.gateway.spend.moved.time.sleep", wait)
 
     def _watch(self, monkeypatch: pytest.MonkeyPatch, name: str, real: Any) -> None:
         def called(file: CounterFile, *slot: Any) -> None:
