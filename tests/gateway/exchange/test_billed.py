@@ -133,7 +133,7 @@ def good(
 
 
 COUNTED = Tokens(tokens_in=100, out=10, source="usage")
-SPOKEN = {"fields": {"modalities": ["audio"]}, "output_audio": Decimal(20)}
+SPOKEN: dict[str, Any] = {"fields": {"modalities": ["audio"]}, "output_audio": Decimal(20)}
 
 
 def test_an_answer_that_was_to_be_sound_is_estimated_where_it_counts_none() -> None:

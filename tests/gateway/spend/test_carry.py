@@ -253,14 +253,17 @@ def test_a_worker_is_the_only_one_in_the_file_that_it_goes_over_to(tmp_path: Pat
         counters.close()
 
 
-def test_a_request_that_finds_its_file_copied_counts_once(tmp_path: Path) -> None:
+def test_a_request_that_finds_its_file_copied_takes_a_lease_as_any_other(tmp_path: Path) -> None:
     path, clock = tmp_path / "spend", ManualClock(wall_ns=1_699_963_200_000_000_000)
-    strict = key(rpm=1)
-    one = SpendCounters.open(path, 0, [strict], clock=clock)
-    two = SpendCounters.open(path, 1, [strict], clock=clock)
+    one = SpendCounters.open(path, 0, [KEY], clock=clock)
+    two = SpendCounters.open(path, 1, [KEY], clock=clock)
     path.unlink()
     assert one.keep_in_place()
-    assert two.admit(strict, clock.wall_ns(), 0, 0) is None  # it goes over by itself
-    assert two.admit(strict, clock.wall_ns(), 0, 0) is not None
+    assert two.admit(KEY, clock.wall_ns(), 0, 0) is None  # it goes over by itself
+    assert two._file.in_place
+    at = place_of(two._file.place(KEY.id), 1)
+    # One request, and half of an equal share of the 49 that are left.
+    assert two._file.words[at + REQUESTS] == 1
+    assert two._file.words[at + REQUEST_LIMIT] == 1 + 49 // 4
     for counters in (one, two):
         counters.close()

@@ -284,7 +284,7 @@ def test_what_came_in_bad_weather_is_told_and_not_learned() -> None:
     curve = fed(0.2, 8.0)
     drag, usual = curve.drag, curve.usual
     for _ in range(8):
-        assert curve.saw(5.0, 1.0, calm=False) == (pytest.approx(math.log(1.0 + 5.0 * drag)), 0.0)
+        assert curve.saw(5.0, 1.0, calm=False) == pytest.approx((math.log(1.0 + 5.0 * drag), 0.0))
     assert (curve.drag, curve.usual) == (drag, usual)
     curve = PaceCurve()
     curve.saw(5.0, 1.0, calm=False)
