@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 
 from mutation.marks import blocks
 from mutation.operators import Mutation, Named, listed, mutation
-from mutation.reach import Reach, Tree, copy_tree, reach
+from mutation.reach import NoTestsError, Reach, Tree, copy_tree, reach
 from mutation.worker import Candidate, Worker
 
 ROOT: Final = Path(__file__).parents[1]
@@ -256,7 +256,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         work = Path(folder)
         pristine = copy_tree(ROOT, work / "pristine")
-        reached = reach(pristine, asked.packages, KEPT, asked.jobs, stale=asked.stale)
+        try:
+            reached = reach(pristine, asked.packages, KEPT, asked.jobs, stale=asked.stale)
+        except NoTestsError as error:
+            sys.exit(str(error))
         tell_left_out(reached)
         names = chosen(pristine, asked, known)
         found, outcomes = candidates(pristine, names, reached, known, asked.most)

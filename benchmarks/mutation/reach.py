@@ -23,6 +23,15 @@ _PAGES: Final = "/test_docs_"  # files of tests that compare constants with page
 _FETCHED: Final = (".debian",)  # programs that `make test` fetches, and git does not know
 
 
+class NoTestsError(Exception):
+    """No test of a package passes here, so that nothing could be noticed; `said` by pytest."""
+
+    def __init__(self, package: str, said: str) -> None:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        why = lines[-1] if lines else "pytest gave no reason"
+        super().__init__(f"No test of tests/{package} can be run here: {why}")
+
+
 class Tree(NamedTuple):
     """A copy of the working tree, in which anything may be changed."""
 
@@ -264,7 +273,15 @@ def _made(tree: Tree, package: str, jobs: int, files: list[str] | None = None) -
         package, "-n", str(jobs), "--dist", "loadfile", f"--basetemp={marked}/made"
     )
     command = command if files is None else [*command[:-1], *files]
-    subprocess.run(command, cwd=marked, env=environment, check=False, stdout=subprocess.DEVNULL)
+    ran = subprocess.run(
+        command,
+        cwd=marked,
+        env=environment,
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     tests: dict[str, Any] = {}
     imported: set[int] = set()
     left_out: dict[str, str] = {}
@@ -274,6 +291,8 @@ def _made(tree: Tree, package: str, jobs: int, files: list[str] | None = None) -
         imported.update(found["imported"])
         left_out.update(found["left_out"])
     shutil.rmtree(marked)
+    if files is None and not tests:
+        raise NoTestsError(package, ran.stderr)
     return {
         "names": names, "tests": tests, "imported": sorted(imported), "left_out": left_out,
         "files": _files(tree, package),

@@ -3,8 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lightgate.route.admission.headers import RateFact
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
+from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import SERVER
 from lightgate.route.observe import Observer
@@ -128,3 +130,25 @@ def test_of_two_racers_beside_the_first_each_counts_for_half(observer: Observer)
     assert observer.may_start("k", steps[2], plan)
     observer.settled("k", plan, steps[1:], 1000.0, 600.0)
     assert observer.budgets.spent("k") == (1000.0, 0.0, 300.0)
+
+
+def test_what_clients_saw_of_a_model_counts_for_its_service_levels(observer: Observer) -> None:
+    promise = observer.forms.promise("m", ServiceLevels(ttft_p50=S))
+    observer.answered("m", 9 * S, (10, S))
+    observer.answered("m", 9 * S, (10, S))
+    late = promise.margins
+    assert late > (0.0,)
+    observer.unanswered("m")
+    observer.unanswered("m")
+    assert promise.margins > late
+
+
+def test_limits_that_an_answer_states_close_the_target(observer: Observer) -> None:
+    left = RateFact("tokens", 1000.0, 50.0, 10.0, None)
+    observer.stated(A, 5 * S, 4 * S, [left], tokens=50, refused=False)
+    assert observer.forms.closed(6 * S) == set()
+    observer.stated(A, 5 * S, 4 * S, [left], tokens=51, refused=False)
+    assert observer.forms.closed(15 * S - 1) == {A}
+    assert observer.forms.closed(15 * S) == set()
+    observer.stated(B, 5 * S, 4 * S, [left], tokens=0, refused=True)
+    assert observer.forms.closed(6 * S) == {A, B}

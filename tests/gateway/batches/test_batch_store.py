@@ -444,3 +444,19 @@ def test_fresh_uploads_keep_no_stale_ones_from_being_swept(store: BatchStore) ->
         os.utime(path, (made_s, made_s))
     store.sweep()
     assert [path.exists() for path in parts] == [True, False] * 10
+
+
+def test_the_files_of_an_owner_are_counted_in_bytes(store: BatchStore) -> None:
+    add(store, "mine", size=10)
+    add(store, "mine", size=7)
+    add(store, "other", size=5)
+    assert [store.held_bytes(owner) for owner in ("mine", "other", "nobody")] == [17, 5, 0]
+
+
+def test_the_newest_batches_are_those_of_all_owners(store: BatchStore) -> None:
+    jobs = [
+        store.add_job(job_of(store, add(store, owner)), TERMS, repeated=False)
+        for owner in ("a", "b", "c")
+    ]
+    assert [job.id for job in store.newest(2)] == [jobs[2].id, jobs[1].id]
+    assert len(store.newest(9)) == 3

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
 from lightgate.errors import PeerReset
 from lightgate.gateway.exchange.attempt import Attempt, Held
-from lightgate.gateway.served.price import NO_BILL, USUAL_ANSWER
+from lightgate.gateway.served.price import NO_BILL, USUAL_ANSWER, Bill, TokenPrices
+from lightgate.price.rates import Rates
 
 
 class Prices:
@@ -104,3 +108,50 @@ def test_what_came_after_the_first_burst_and_its_time(
     played: Any = SimpleNamespace(marks=SimpleNamespace(first=first, last=last))
     called: Any = SimpleNamespace(tokens=tokens)
     assert Attempt._decoded(played, called) == decoded
+
+
+# Good answers, at real prices: a token of a prompt costs 1,000 nano-dollars, one of an answer 2,000
+
+
+def good(
+    tokens: Tokens, *, dialect: str = "openai-chat", fields: dict[str, Any] | None = None,
+    carries_out: bool = True, **rates: Any,
+) -> Any:  # fmt: skip
+    endpoint = SimpleNamespace(tokens=True, free=False, sound=None, dialect="openai-chat")
+    raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in (fields or {}).items()}
+    request = SimpleNamespace(endpoint=endpoint, tokens_in=70, fields=raw, found=None)
+    prices = TokenPrices(Rates(input=Decimal(1), output=Decimal(2), source="list", **rates))
+    target = SimpleNamespace(prices=prices, carries_out=lambda *_: carries_out)
+    played: Any = SimpleNamespace(
+        target=target,
+        exchange=SimpleNamespace(request=request),
+        prepared=SimpleNamespace(dialect=SimpleNamespace(name=dialect)),
+    )
+    played._with_calls = partial(Attempt._with_calls, played)
+    called: Any = SimpleNamespace(error=None, tokens=tokens)
+    return Attempt._billed(played, called)
+
+
+COUNTED = Tokens(tokens_in=100, out=10, source="usage")
+SPOKEN: dict[str, Any] = {"fields": {"modalities": ["audio"]}, "output_audio": Decimal(20)}
+
+
+def test_an_answer_that_was_to_be_sound_is_estimated_where_it_counts_none() -> None:
+    assert good(COUNTED) == Bill(120_000, "list", None)
+    assert good(COUNTED, **SPOKEN) == Bill(300_000, "estimated", None)
+    told = msgspec.structs.replace(COUNTED, media=(("audio", 3),))
+    assert good(told, **SPOKEN) == Bill(120_000 + 3 * 18_000, "list", None)
+    assert good(COUNTED, output_audio=Decimal(20)) == Bill(120_000, "list", None)
+
+
+def test_calls_that_nobody_counts_are_billed_as_many_as_there_may_be() -> None:
+    searched: dict[str, Any] = {
+        "fields": {"web_search_options": {}}, "calls": {"web_search": Decimal(10)},
+    }  # fmt: skip
+    found = good(COUNTED, **searched)
+    assert (found.nano_usd - 120_000) % 10_000_000 == 0
+    assert (found.nano_usd > 120_000, found.source) == (True, "estimated")
+    assert good(COUNTED, carries_out=False, **searched) == Bill(120_000, "list", None)
+    assert good(COUNTED, dialect="gemini", **searched) == Bill(120_000, "list", None)
+    told = msgspec.structs.replace(COUNTED, calls=(("web_search", 1),))
+    assert good(told, **searched).source == "list"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ledger.notes import reserved, settled
@@ -114,3 +115,88 @@ def test_the_exchanges_at_hand_are_the_newest() -> None:
     for number in range(RECENT + 2):
         writer.settle(settled(f"x-{number}"))
     assert (len(writer.recent), next(iter(writer.recent))) == (RECENT, "x-2")
+
+
+class Deleted(Disk):
+    """A journal that is deleted; `trouble` says why it cannot be written anew."""
+
+    def __init__(self) -> None:
+        super().__init__(100)
+        self.path = Path("worker-0.journal")
+        self.trouble = ""
+        self.gone = False
+
+    def keep_in_place(self) -> bool:
+        if self.trouble:
+            raise JournalFailed(self.trouble)
+        return self.gone
+
+    def close(self) -> None:
+        raise JournalFailed("Its last bytes are not on the disk.")
+
+
+def test_a_journal_that_was_deleted_is_written_anew_and_that_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = Deleted()
+    writer = JournalWriter(cast("Journal", disk))
+    writer.keep_in_place()
+    assert not caplog.messages
+    disk.gone = True
+    writer.keep_in_place()
+    assert len(caplog.messages) == 1
+    assert "worker-0.journal" in caplog.text
+    assert "written anew, with all of its notes" in caplog.text
+    assert writer.accepts()
+
+
+def test_while_a_deleted_journal_cannot_be_written_nothing_is_admitted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = Deleted()
+    writer = JournalWriter(cast("Journal", disk))
+    disk.trouble = "Read-only file system."
+    writer.keep_in_place()
+    assert writer.short
+    writer.keep_in_place()  # the same is said once
+    assert len(caplog.messages) == 1
+    assert "worker-0.journal" in caplog.messages[0]
+    assert "Read-only file system. Requests get 503" in caplog.messages[0]
+    disk.trouble = "No space left on device."
+    writer.keep_in_place()
+    assert len(caplog.messages) == 2
+    disk.trouble = ""
+    writer.keep_in_place()
+    disk.trouble = "No space left on device."
+    writer.keep_in_place()  # it was well in between
+    assert len(caplog.messages) == 3
+
+
+def test_a_journal_that_is_lost_at_the_end_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    JournalWriter(cast("Journal", Deleted())).close()
+    assert caplog.messages == ["The journal is lost. Its last bytes are not on the disk."]
+
+
+def test_a_journal_is_looked_at_once_more_before_it_is_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = Deleted()
+    disk.gone = True
+    JournalWriter(cast("Journal", disk)).close()
+    assert len(caplog.messages) == 2
+    assert "written anew" in caplog.messages[0]
+
+
+def test_the_first_reason_of_a_lost_journal_is_said_whatever_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = Deleted()
+    writer = JournalWriter(cast("Journal", disk))
+    disk.trouble = "XX"
+    writer.keep_in_place()
+    assert len(caplog.messages) == 1
+    disk.trouble = ""
+    writer.keep_in_place()
+    disk.trouble = "XX"
+    writer.keep_in_place()
+    assert len(caplog.messages) == 2

@@ -221,3 +221,17 @@ def test_the_gauges_of_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path.mkdir()  # it cannot be replaced: the metrics get older, and nothing is left behind
     file.write(b"{}")
     assert not (tmp_path / "a" / "gauges" / "4.new").exists()
+
+
+async def test_learned_bounds_are_kept_of_a_bounded_number_of_models(start: Start) -> None:
+    learned = (await start('[models.m]\ntargets = ["lab/plain"]\n')).state.learned
+    tiers = (("simple", ("lab/plain",)), (None, ("lab/plain",)))
+    alias: Any = SimpleNamespace(name="m", tiers=tiers)
+    first = learned.bounds_of(alias)
+    assert learned.bounds_of(alias) is first
+    assert learned.bounds_of(SimpleNamespace(name="m", tiers=tiers[1:])) is not first  # type: ignore[arg-type]
+    for number in range(4094):
+        learned.bounds_of(SimpleNamespace(name=f"m{number}", tiers=tiers))  # type: ignore[arg-type]
+    assert learned.bounds_of(alias) is first
+    learned.bounds_of(SimpleNamespace(name="one more", tiers=tiers))  # type: ignore[arg-type]
+    assert learned.bounds_of(alias) is not first

@@ -13,6 +13,7 @@ from lightgate.gateway.aside.jobs import ReadWants
 from lightgate.gateway.kept.store import KeptResponse
 from lightgate.gateway.kept.talk import (
     check_input,
+    find_named,
     input_items,
     input_of,
     list_items,
@@ -210,3 +211,11 @@ def test_items_and_whole_conversations_are_put_into_a_request_beside_the_worker(
     (request, _), (told,) = tell_all(more, found.endpoint, ReadWants(0), [kept(["x"], said)])
     assert request.model == "m"
     assert [item["content"] for item in json.loads(told)["input"][-2:]] == ["A", "B"]
+
+
+def test_the_responses_that_a_large_request_names_are_found_beside_the_worker() -> None:
+    found = find(b"/v1/responses")
+    assert found is not None
+    named = {"type": "item_reference", "id": REASON["id"]}
+    body = json.dumps({"model": "m", "input": [named, message("a")]}).encode()
+    assert find_named(body, found.endpoint) == ({f"resp_{ID}"}, [])

@@ -375,3 +375,18 @@ async def test_a_stop_before_everything_is_up() -> None:
         await made._first_facts(puppet, told)
     child.first.set_result({"port": 1})
     assert await made._first_facts(puppet, told) == {"port": 1}
+
+
+async def test_a_wait_ends_with_its_event_with_its_time_or_with_a_stop() -> None:
+    made, event = supervisor(), asyncio.Event()
+    assert not made.stopping
+    await made.wait_unless_stopped(event, 0.0)
+    event.set()
+    async with asyncio.timeout(5):
+        await made.wait_unless_stopped(event, 3600.0)
+    made.stop("a test")
+    assert made.stopping
+    async with asyncio.timeout(5):
+        await made.wait_unless_stopped(asyncio.Event(), 3600.0)
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == 1  # nobody waits any more

@@ -453,3 +453,17 @@ async def test_what_machines_share_is_told_to_all_who_count(
 
 async def test_a_worker_does_not_watch_how_late_its_stamps_are(make: Make) -> None:
     assert make().client.stamper._lag is None  # the kernel stamps, or it is not worth its cost
+
+
+async def test_every_tenth_second_the_dead_are_looked_for(make: Make) -> None:
+    worker = make()
+    looks, spend = list[int](), worker.state.spend
+    worker.state.spend = SimpleNamespace(charge_dead=lambda: looks.append(worker._ticks))  # type: ignore[assignment]
+    worker._sharing = SimpleNamespace(news=lambda: None, adopt=lambda: None)  # type: ignore[assignment]
+    for _ in range(25):
+        worker._share()
+    assert looks == [10, 20]
+    worker.state.spend = None
+    for _ in range(10):
+        worker._share()
+    worker.state.spend = spend

@@ -86,3 +86,17 @@ def test_a_damaged_form_is_refused_or_names_the_model_that_is_sent(place: int, b
     start, end = request.form.start, request.form.start + len(b"theirs")
     assert sent[start:end] == b"theirs"
     assert sent.count(b'name="model"') == 1
+
+
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [(256, None), (257, "no model's name"), (1024, "no model's name"), (1025, "is too long")],
+)
+def test_the_name_of_a_model_has_a_longest_length(length: int, said: str | None) -> None:
+    body = body_of([("model", b"m" * length, False), ("file", b"x", True)], b"mark")
+    kind = b"multipart/form-data; boundary=mark"
+    if said is None:
+        assert read_form(ENDPOINT, body, kind).model == "m" * length
+    else:
+        with pytest.raises(UsageError, match=said):
+            read_form(ENDPOINT, body, kind)

@@ -11,7 +11,13 @@ import pytest
 
 from lightgate.gateway.request.body import read_request_body
 from lightgate.gateway.request.endpoint import find
-from lightgate.gateway.request.hosted import NONE_OFFERED, billed_parts, offered_tools, refers
+from lightgate.gateway.request.hosted import (
+    NONE_OFFERED,
+    answer_kinds,
+    billed_parts,
+    offered_tools,
+    refers,
+)
 
 CHAT, RESPONSES = b"/v1/chat/completions", b"/v1/responses"
 MESSAGES, GEMINI = b"/v1/messages", b"/v1beta/models/m:generateContent"
@@ -163,3 +169,28 @@ def test_what_was_found_beside_the_loop_is_not_looked_for_again() -> None:
     ):
         body = SimpleNamespace(found=found, body=asked.body, endpoint=asked.endpoint)
         assert billed_parts(body) == told  # type: ignore[arg-type] # what it looks at
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "kinds"),
+    [
+        (CHAT, {}, set()),
+        (CHAT, {"modalities": ["text", "Audio"]}, {"audio"}),
+        (CHAT, {"modalities": ["text"], "audio": {"voice": "v"}}, {"audio"}),
+        (CHAT, {"audio": "loud"}, set()),
+        (CHAT, {"modalities": "audio"}, set()),
+        (CHAT, {"modalities": ["x" * 33, 5]}, {"x" * 32}),
+        (GEMINI, {}, set()),
+        (GEMINI, {"generationConfig": {"responseModalities": ["TEXT", "IMAGE"]}}, {"image"}),
+        (GEMINI, {"generationConfig": {"response_modalities": ["VIDEO"]}}, {"video"}),
+        (GEMINI, {"generationConfig": {"speechConfig": {"x": 1}}}, {"audio"}),
+        (GEMINI, {"generationConfig": {"speech_config": {"x": 1}}}, {"audio"}),
+        (GEMINI, {"generationConfig": {"imageConfig": {"x": 1}}}, {"image"}),
+        (GEMINI, {"generationConfig": {"imageConfig": {}}}, set()),
+        (GEMINI, {"modalities": ["audio"]}, set()),
+    ],
+)
+def test_the_kinds_of_answers_that_are_asked_for(
+    path: bytes, fields: dict[str, Any], kinds: set[str]
+) -> None:
+    assert answer_kinds(request(path, **fields)) == kinds

@@ -130,3 +130,73 @@ def test_what_stands_for_an_earlier_item_is_as_long_as_a_file() -> None:
         assert (found.files, found.unknown) == (1, 0)
     earlier = {"role": "assistant", "audio": {"id": "audio_1"}}
     assert given_parts(json.dumps({"messages": [earlier]}).encode(), CHAT).sounds == 1
+
+
+@pytest.mark.parametrize("body", [b'{"messages": [{"type": ', b'["image_url"]', b"[" * 50_000])
+def test_a_body_that_cannot_be_read_has_no_parts(body: bytes) -> None:
+    """It is refused elsewhere."""
+    found = given_parts(body + b'"type": "image_url"', CHAT)
+    assert (found.images, found.files, found.sounds, found.unknown) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("dialect", [CHAT, RESPONSES, MESSAGES, "gemini", "openai-embeddings"])
+def test_what_is_no_object_has_no_parts(dialect: str) -> None:
+    assert [unknown_parts(dialect, root) for root in ([MADE_UP], "text", None, 7)] == [0] * 4
+
+
+def test_parts_of_gemini_that_are_no_objects_are_no_parts() -> None:
+    assert unknown_parts("gemini", contents("text", 5, None, BARE)) == 1
+
+
+@pytest.mark.parametrize("name", ["contents", "content", "systemInstruction", "system_instruction"])
+def test_every_place_of_geminis_parts_is_looked_at(name: str) -> None:
+    assert unknown_parts("gemini", {name: {"parts": [BARE]}}) == 1
+    assert unknown_parts("gemini", {"requests": [{name: [{"parts": [BARE, BARE]}]}]}) == 2
+    assert (
+        unknown_parts("gemini", {name: {"parts": [{"inline_data": {}}, {"inlineData": {}}]}}) == 0
+    )
+
+
+def test_only_the_response_of_a_function_has_parts_of_its_own() -> None:
+    held = {"parts": [BARE]}
+    assert unknown_parts("gemini", contents({"inlineData": held})) == 0
+    assert unknown_parts("gemini", contents({"functionResponse": held})) == 1
+    assert unknown_parts("gemini", contents({"functionResponse": [held]})) == 0
+
+
+def test_messages_that_are_no_objects_have_no_parts() -> None:
+    assert unknown_parts(CHAT, {"messages": ["text", 5, None, {"content": [MADE_UP]}]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("item", "count"),
+    [
+        ({"role": "user", "content": [MADE_UP]}, 1),
+        ({"role": "user", "content": "text"}, 0),
+        ({"id": "msg_1"}, 0),
+        ({"content": "neither a role nor an id"}, 1),
+        ({"type": "hologram", "role": "user"}, 1),
+        ({"type": "hologram", "id": "msg_1"}, 1),
+    ],
+)
+def test_items_without_a_type_are_messages_or_stand_for_others(
+    item: dict[str, Any], count: int
+) -> None:
+    assert unknown_parts(RESPONSES, {"input": [item]}) == count
+
+
+def test_only_what_a_tool_is_called_with_is_free() -> None:
+    """A picture is counted by its value, but not in the input of a call."""
+    picture = {"type": "image", "source": {"type": "base64", "data": "A" * 5000}}
+    assert given_parts(json.dumps(said(picture)).encode(), MESSAGES).value_bytes == 5000
+    called = {"type": "tool_use", "input": {"x": picture}}
+    assert given_parts(json.dumps(said(called)).encode(), MESSAGES).value_bytes == 0
+    other = {"type": "tool_result", "input": {"x": picture}}
+    assert given_parts(json.dumps(said(other)).encode(), MESSAGES).value_bytes == 5000
+    beside = {"type": "tool_use", "content": [picture]}
+    assert given_parts(json.dumps(said(beside)).encode(), MESSAGES).value_bytes == 5000
+
+
+def test_a_kind_that_is_no_word_is_no_part() -> None:
+    found = given_parts(json.dumps(said({"type": ["image"], "image_url": {}})).encode(), CHAT)
+    assert (found.images, found.files, found.sounds) == (0, 0, 0)

@@ -173,3 +173,16 @@ def test_a_budget_that_others_hold_is_waited_for() -> None:
     assert verdict(402, alone=True).wait_s is None
     assert verdict(402, alone=False).wait_s is not None
     assert verdict(402, ALONE_TRIES, alone=False).wait_s is None
+
+
+async def test_a_turn_that_was_given_to_one_who_left_is_given_to_the_next() -> None:
+    window = SendWindow(1, ManualClock().now_ns)
+    first = await entered(window, 1)
+    second, third = await entered(window, 2)
+    await first[0]
+    window.leave()  # the second has its turn, and does not know it yet
+    second.cancel()
+    await asyncio.wait({second})
+    assert second.cancelled()
+    await third
+    assert window.flying == 1

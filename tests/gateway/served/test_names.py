@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from lightgate.config.load import parse_config
 from lightgate.console.labels import LabelNames
+from lightgate.errors import ConfigError
 from lightgate.gateway.served.asked import ModelUnknown
 from lightgate.gateway.served.example import example_name
 from lightgate.gateway.served.names import offers_of
@@ -246,3 +248,29 @@ def test_known_bare_names_are_labels_of_metrics_and_made_up_ones_are_not(tmp_pat
     assert known.model("ft:gpt-4o:me") == "ft:gpt-4o:me"
     assert known.target("openai/ft:gpt-4o:me") == ("openai", "ft:gpt-4o:me")
     assert known.model("gpt-4o-made-up") == "other"
+
+
+def test_prices_of_models_have_the_catalogues_prices_of_calls() -> None:
+    own = '[prices."openai/mine"]\ninput = 1\noutput = 2\n'
+    reach = served("OPENAI_API_KEY", config=own).snapshot.providers["openai"]
+    calls = catalogue()["openai"].calls
+    assert calls
+    for model in ("gpt-4o-mini", "mine"):
+        assert reach.prices[model].calls.items() >= calls.items()
+
+
+def test_an_example_whose_short_name_means_others_too_is_shown_with_its_provider() -> None:
+    both = served("GROQ_API_KEY", "CEREBRAS_API_KEY").snapshot
+    groq = both.providers["groq"]
+    name = f"{groq.provider.model_prefix}{groq.provider.example}"
+    other = msgspec.structs.replace(
+        both, providers={"groq": groq}, names={name: (f"groq/{name}", f"cerebras/{name}")}
+    )
+    assert example_name(other) == f"groq/{name}"
+    assert example_name(msgspec.structs.replace(other, auto=True)) == name
+    assert example_name(msgspec.structs.replace(other, providers={})) is None
+
+
+def test_a_target_of_an_unknown_provider_is_a_wrong_snapshot() -> None:
+    with pytest.raises(ConfigError, match="does not know the provider of nobody/m"):
+        served("OPENAI_API_KEY")._make("nobody/m")

@@ -14,6 +14,7 @@ from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import (
     FILE,
     SnapshotFailed,
+    changing,
     priors_differ,
     put_snapshot,
     read_snapshot,
@@ -140,3 +141,11 @@ def test_the_variables_that_hold_secrets() -> None:
         "K",
         "OTHER",
     )
+
+
+def test_the_folder_of_a_snapshot_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    put_snapshot(tmp_path / "one" / "below", made())
+    with changing(tmp_path / "two" / "below"):
+        pass
+    for name in ("one", "two"):
+        assert (tmp_path / name / "below").stat().st_mode & 0o777 == 0o700

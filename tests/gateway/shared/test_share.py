@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from lightgate.gateway.shared.share import Alone, KeyLimits, KeyShare, Minute, Needed, Told
 
 SECOND = 1_000_000_000
@@ -118,3 +121,26 @@ def test_a_limit_is_called_used_up_only_where_waiting_a_moment_gives_no_more() -
     unknown = KeyShare()
     assert taken(unknown, limits, need, at_s=1) == 1  # nothing was told yet
     assert unknown.lacks(need, limits, 0, Alone(SECOND, 4, long=False)) == "share"
+
+
+def test_what_a_request_really_took_counts_in_the_place_of_what_was_reserved() -> None:
+    share = KeyShare()
+    share.took(Needed(50, 1, 400), 7)
+    share.settled(Needed(50, 1, 400), Needed(20, 1, 90), 8)
+    assert share.used == (20, 1, 90)
+    assert (share.requests, share.tokens) == (1, 90)
+    assert (share.minute.requests, share.minute.tokens) == (1, 90)
+
+
+@given(st.lists(st.tuples(st.integers(0, 70), st.integers(0, 3), st.integers(0, 9)), max_size=40))
+def test_a_minute_counts_what_came_in_its_61_seconds(steps: list[tuple[int, int, int]]) -> None:
+    minute, now, came = Minute(), 1000, list[tuple[int, int, int]]()
+    for later, requests, tokens in steps:
+        now += later
+        minute.add(now, requests, tokens)
+        came.append((now, requests, tokens))
+        recent = [one for one in came if one[0] > now - 61]
+        assert minute.requests == sum(one[1] for one in recent)
+        assert minute.tokens == sum(one[2] for one in recent)
+        counted = [at for at, more, others in recent if more or others]
+        assert minute.wait_s() == (min(counted) + 61 - now if counted else 1)

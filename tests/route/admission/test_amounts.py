@@ -556,3 +556,9 @@ def test_a_room_is_remembered_for_ten_minutes() -> None:
     peaks.saw_queue("a", 7.0, NS)
     assert peaks.room("a", NS + ROOM_NS) == 7.0
     assert peaks.room("a", NS + ROOM_NS + 1) is None
+
+
+def test_a_request_needs_the_tokens_of_its_bytes_and_of_its_longest_answer() -> None:
+    gates = Admission()
+    assert gates.need(400, None) == (100.0, 512.0)
+    assert gates.need(400, 50) == (100.0, 50.0)

@@ -206,3 +206,15 @@ def test_the_step_after_next_waits_for_its_own_hold() -> None:
     assert limit.most == 5.0
     limit.answered(4, 2 * HOLD_NS)
     assert limit.most == 6.0
+
+
+def test_the_same_number_refused_again_keeps_the_longer_hold() -> None:
+    room = InFlightLimit()
+    room.refused(3, 0)
+    room.answered(2, HOLD_NS)
+    room.refused(3, HOLD_NS)  # the one more that was tried: twice as late the next time
+    room.refused(3, HOLD_NS + S)
+    room.answered(2, 3 * HOLD_NS + S - 1)
+    assert room.most == 2.0
+    room.answered(2, 3 * HOLD_NS + S)
+    assert room.most == 3.0

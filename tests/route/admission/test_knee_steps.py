@@ -153,3 +153,13 @@ def test_the_usual_length_is_the_mean_of_all_and_then_follows_the_newest() -> No
         knee.ended(knee.epoch, 1, 30.0, 1.0, 0)
     knee.ended(knee.epoch, 1, 30.0 + USUAL, 1.0, 0)
     assert knee._usual == pytest.approx(31.0)
+
+
+def test_a_climb_that_ends_below_the_level_before_it_has_gained_nothing() -> None:
+    """The last level is less than twice the one before, and was filled for a part only."""
+    knee = Knee(480)
+    answers_until(knee)
+    assert knee.most == MOST
+    assert answers_until(knee, 0.5, flying=410) == round(MOST)
+    assert not knee.settled
+    assert knee.most < 480

@@ -162,3 +162,11 @@ def test_equality_of_json_values() -> None:
     assert not same([1, 2], [1])
     assert not same([1, 2], [2, 1])
     assert not same([], {})
+
+
+def test_values_that_are_nested_too_deeply_to_compare_are_not_checked() -> None:
+    deep: Any = 1
+    other: Any = 1
+    for _ in range(20_000):
+        deep, other = [deep], [other]
+    assert check({"const": deep}, other) == Checked((), ("nested too deeply at $",))

@@ -311,3 +311,10 @@ def test_every_climb_keeps_its_promises(
         assert seen.delivered, "some answer is better than none"
     parallel = [rung for rung in ladder if rung.role == "ahead"]
     assert len(parallel) == (ahead is not None and checked and start < 2)
+
+
+def test_a_turn_that_does_not_run_cannot_fail() -> None:
+    climb = CascadeCourse(tier_turns(three(), 0))
+    climb.begin()
+    assert climb.failed(1) == NOTHING
+    assert climb.answered(0, "failed") == Move(start=(1,))

@@ -218,3 +218,125 @@ def test_a_worker_with_answers_of_its_own_keeps_its_drag_and_reads_the_speed_wit
     assert form.pace.drag == 0.0
     middle = (before + expected) / 2.0  # as many answers each
     assert form.speed_long == pytest.approx(middle, abs=0.15)
+
+
+# The numbers themselves
+
+
+def samples(count: int) -> list[tuple[float, float]]:
+    """Answers of a target of drag 0.2: how many were beside them, and the time of a token."""
+    dice = random.Random(3)  # noqa: S311 - the same every time
+    beside = [dice.uniform(0.0, 8.0) for _ in range(count)]
+    return [(x, 0.01 * (1.0 + 0.2 * x) * dice.uniform(0.9, 1.1)) for x in beside]
+
+
+def line(seen: list[tuple[float, float]]) -> tuple[float, float]:
+    """The drag and the usual number beside, by least squares, answer by answer.
+
+    Each counts 0.99 of the one after it. Two squared requests hold the slope down, and nine of its
+    squared errors are taken off.
+    """
+    weights = [0.99**age for age in reversed(range(len(seen)))]
+    total = sum(weights)
+    mean_x = sum(w * x for w, (x, _) in zip(weights, seen, strict=True)) / total
+    mean_y = sum(w * y for w, (_, y) in zip(weights, seen, strict=True)) / total
+    rows = [(w, x - mean_x, y - mean_y) for w, (x, y) in zip(weights, seen, strict=True)]
+    squares = sum(w * x * x for w, x, _ in rows) + 2.0
+    slope = sum(w * x * y for w, x, y in rows) / squares
+    error = sum(w * (y - slope * x) ** 2 for w, x, y in rows) / (total - 2.0)
+    slope -= 9.0 * error / squares / slope
+    return slope / (mean_y - slope * mean_x), mean_x
+
+
+@pytest.mark.parametrize("count", [24, 28, 100, 400])
+def test_the_drag_is_the_line_of_the_least_squared_error(count: int) -> None:
+    seen, curve = samples(count), PaceCurve()
+    for beside, token_s in seen:
+        faster, _ = curve.saw(beside, token_s, calm=True)
+    drag, usual = line(seen)
+    assert curve.drag == pytest.approx(drag)
+    assert curve.usual == pytest.approx(usual)
+    assert faster == pytest.approx(math.log(1.0 + drag * seen[-1][0]))
+    assert curve.slower(3.0) == pytest.approx(1.0 + 3.0 * drag)
+    assert curve.more(3.0) == pytest.approx(3.0 * drag)
+
+
+def test_a_drag_is_fitted_after_twenty_four_answers_and_then_after_every_fourth() -> None:
+    curve, drags = PaceCurve(), [0.0]
+    for beside, token_s in samples(33):
+        curve.saw(beside, token_s, calm=True)
+        drags.append(curve.drag)
+    changed = [place for place in range(1, 34) if drags[place] != drags[place - 1]]
+    assert changed == [24, 28, 32]
+
+
+def test_the_speed_with_as_many_beside_it_as_usual_stays_what_it_was() -> None:
+    curve, before = PaceCurve(), 0.0
+    for beside, token_s in samples(60):
+        _, moved = curve.saw(beside, token_s, calm=True)
+        told = (1.0 + curve.drag * curve.usual) / (1.0 + before * curve.usual)
+        assert moved == pytest.approx(math.log(told))
+        before = curve.drag
+    assert before > 0.1
+
+
+def test_what_came_in_bad_weather_is_told_and_not_learned() -> None:
+    curve = fed(0.2, 8.0)
+    drag, usual = curve.drag, curve.usual
+    for _ in range(8):
+        assert curve.saw(5.0, 1.0, calm=False) == pytest.approx((math.log(1.0 + 5.0 * drag), 0.0))
+    assert (curve.drag, curve.usual) == (drag, usual)
+    curve = PaceCurve()
+    curve.saw(5.0, 1.0, calm=False)
+    assert not curve.learning
+
+
+def test_a_stall_counts_as_three_times_the_expected_time() -> None:
+    """The line is the one of answers that took three times as long as was expected of them."""
+    seen, curve = samples(80), PaceCurve()
+    for beside, token_s in seen:
+        curve.saw(beside, token_s, calm=True)
+    for _ in range(4):
+        weights = [0.99**age for age in reversed(range(len(seen)))]
+        mean_s = sum(w * y for w, (_, y) in zip(weights, seen, strict=True)) / sum(weights)
+        seen.append((6.0, 3.0 * mean_s * curve.slower(6.0) / curve.slower(curve.usual)))
+        curve.saw(6.0, 100.0, calm=True)
+    assert curve.drag == pytest.approx(line(seen)[0])
+    assert 0.01 < curve.drag < STEEPEST
+
+
+def test_what_another_worker_knows_counts_until_there_are_answers_of_ones_own() -> None:
+    curve = PaceCurve()
+    curve.take(0.3, 10.0)
+    assert (curve.drag, curve.known, curve.free) == (0.3, KNOWN, ALWAYS)
+    curve.take(7.0, 40.0)
+    assert (curve.drag, curve.known, curve.free) == (STEEPEST, 40.0, ALWAYS)
+    curve.take(-1.0, 40.0)
+    assert (curve.drag, curve.known, curve.free) == (0.0, 40.0, 40.0)
+    for _ in range(24):  # as many as are enough, with nobody beside them
+        curve.saw(0.0, 0.01, calm=True)
+    curve.take(0.3, 50.0)
+    assert (curve.drag, curve.known, curve.free) == (0.0, 50.0, 50.0)
+
+
+def test_an_answer_that_ends_with_its_first_token_tells_nothing() -> None:
+    curve = PaceCurve()
+    curve.streams[1] = 0.0, 10
+    curve.flying = 100.0
+    for now_ns in (9, 10):
+        assert curve.ended(1, now_ns, 0.01, calm=True) == (0.0, 0.0)
+    assert (curve.known, curve.learning) == (KNOWN, False)
+    curve.since_ns = 10
+    curve.ended(1, 11, 0.01, calm=True)
+    assert (curve.known, curve.learning) == (2.0 * 99.0, True)
+
+
+def test_an_answer_alone_has_nobody_beside_it() -> None:
+    curve = PaceCurve()
+    curve.streams[1] = 0.0, 0
+    curve.flying = 1.0
+    curve.ended(1, 10, 0.01, calm=True)
+    curve.flying = 0.5  # by a count that was late
+    curve.ended(1, 10, 0.01, calm=True)
+    assert curve.usual == 0.0
+    assert curve.learning

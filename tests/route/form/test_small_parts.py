@@ -445,3 +445,43 @@ def test_of_targets_that_clients_made_up_the_oldest_half_is_forgotten(
     forms.form("x/4")
     assert list(forms.by_target) == [A, "x/2", "x/3", "x/4"]
     assert (forms.crowded, forms.standings) == (set(), {})
+
+
+def test_what_is_kept_of_names_is_bounded() -> None:
+    """After so many names all are forgotten: nobody can fill the memory with made-up ones."""
+    forms, most = Forms({}), forms_module.MOST
+    levels = ServiceLevels(ttft_p50=S)
+    for number in range(most):
+        forms.promise(f"m{number}", levels)
+        forms.stated(f"p/{number}", S, 0, [], tokens=0, refused=False)
+    assert (len(forms.promises), len(forms.stated_by)) == (most, most)
+    forms.promise("m0", levels)
+    forms.stated("p/0", S, 0, [], tokens=0, refused=False)
+    assert (len(forms.promises), len(forms.stated_by)) == (most, most)
+    forms.promise("new", levels)
+    forms.stated("p/new", S, 0, [], tokens=0, refused=False)
+    assert (list(forms.promises), list(forms.stated_by)) == (["new"], ["p/new"])
+
+
+def test_refused_connections_are_kept_of_a_bounded_number_of_providers() -> None:
+    forms, most = Forms({}), forms_module.MOST
+    for number in range(most):
+        forms.failed(f"p{number}/m", 0, S, CONNECT, None)
+    assert forms.incident(S)
+    forms.failed("new/m", 0, S, CONNECT, None)
+    assert not forms.incident(S)  # one provider is no incident
+    forms.failed("next/m", 0, S, CONNECT, None)
+    assert forms.incident(S)
+
+
+def test_requests_of_other_workers_crowd_a_target_and_make_room_again() -> None:
+    forms = Forms({A: PRIOR})
+    forms.started(A, S)
+    forms.failed(A, 0, 2 * S, RATE_LIMITED, None, S)
+    forms.ended(A, S, 2 * S)
+    most = int(forms.form(A).limit.most)
+    assert not forms.closed(3 * S)
+    forms.beside({"other": (3 * S, {A: most})}, 3 * S)
+    assert forms.closed(3 * S) == {A}
+    forms.beside({"other": (4 * S, {A: most - 1})}, 4 * S)
+    assert not forms.closed(4 * S)

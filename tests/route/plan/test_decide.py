@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.errors import ConfigError
+from lightgate.route.admission.headers import RateFact
+from lightgate.route.form.forms import Forms
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
 from lightgate.route.plan.alias import Alias, PlanAsk
@@ -273,3 +275,31 @@ def test_an_alias_survives_the_snapshot() -> None:
     copy = msgspec.json.decode(msgspec.json.encode(of), type=Alias)
     assert copy == of
     assert copy.in_order == of.in_order
+
+
+# The one target itself
+
+
+def itself(forms: Forms, now_ns: int = 1) -> Plan:
+    """The plan of a request that asks one target for a hedge after a second."""
+    ask = PlanAsk(alias=alias(1, policy="fastest"), hedge="1s")
+    return decide(ask, breakers(), now_ns, 0.5, forms)
+
+
+def test_a_request_may_ask_for_a_hedge_at_the_one_target_itself() -> None:
+    assert [step.role for step in itself(Forms({})).steps] == ["primary", "hedge"]
+    assert [step.target for step in itself(Forms({})).steps] == ["a/m", "a/m"]
+
+
+def test_a_target_at_its_limit_is_not_hedged_with_itself() -> None:
+    forms = Forms({})
+    empty = RateFact("requests", 100.0, 0.0, 10.0, None)
+    forms.stated("a/m", 0, 0, [empty], tokens=0, refused=False)
+    assert [step.role for step in itself(forms).steps] == ["only"]
+
+
+def test_a_target_in_trouble_is_not_hedged_with_itself() -> None:
+    forms = Forms({})
+    for _ in range(20):
+        forms.failed("a/m", 0, S, SERVER, None)
+    assert [step.role for step in itself(forms, S).steps] == ["only"]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lightgate.route.prompt.cache_key import Beside, cache_key, cacheable
+from lightgate.route.prompt.cache_key import Beside, cache_key, cacheable, may_share
 from lightgate.route.prompt.hint import CONCISE, with_hint
 from lightgate.route.prompt.prose import without_trailing
 from lightgate.route.prompt.trim import MOST_BYTES, trim
@@ -174,3 +174,19 @@ def test_a_body_is_looked_into_up_to_a_bound() -> None:
     assert cacheable("openai-chat", {"messages": over}, "any")
     over = msgspec.Raw(b"[" + b"{}," * 49_999 + b"0,0,0]")
     assert not cacheable("openai-chat", {"messages": over}, "any")
+
+
+def test_a_text_that_is_none_is_left_as_it_is() -> None:
+    fields = raw(
+        messages=[{"role": "user", "content": [{"type": "text", "text": 5}, {"text": "a  "}]}]
+    )
+    trimmed = trim("openai-chat", fields)
+    assert msgspec.json.decode(trimmed.fields["messages"])[0]["content"][0] == {
+        "type": "text",
+        "text": 5,
+    }
+
+
+def test_what_cannot_be_read_is_not_shared() -> None:
+    assert not may_share("openai-chat", {"temperature": msgspec.Raw(b"{0")}, "any")
+    assert may_share("openai-chat", {"temperature": msgspec.Raw(b"0")}, "any")

@@ -91,11 +91,9 @@ def cascade_of(
 
 
 def starting(cascade: Cascade, level: Level) -> int:
-    """Return the place of the tier in which a request of this level starts."""
-    for place, tier in enumerate(cascade.tiers):
-        if _RANK[level] <= _RANK[tier.upto]:
-            return place
-    return len(cascade.tiers) - 1
+    """Return the place of the tier in which a request of this level starts; the last takes all."""
+    rank, tiers = _RANK[level], cascade.tiers
+    return next(place for place, tier in enumerate(tiers) if rank <= _RANK[tier.upto])
 
 
 def tier_turns(cascade: Cascade, start: int) -> tuple[TierTurn, ...]:

@@ -65,17 +65,18 @@ class PaceCurve:
 
     def more(self, beside: float) -> float:
         """Return the part of the time alone that a token of one more request takes longer."""
-        more = self.drag * beside
-        return more + UNKNOWN * log(beside / self.known) if beside > self.known else more
+        return self.drag * beside + UNKNOWN * log(max(1.0, beside / self.known))
 
     @property
     def usual(self) -> float:
         """The mean number of requests beside an answer."""
-        return self._sums[1] / self._sums[0] if self._sums[0] else 0.0
+        w, x, *_ = self._sums
+        return x / w if w else 0.0
 
     def take(self, drag: float, known: float) -> None:
         """Take over what another worker knows, until this one's own answers are enough."""
-        if self._sums[0] < FEWEST:
+        w, *_ = self._sums
+        if w < FEWEST:
             self.drag = min(max(drag, 0.0), STEEPEST)
         self.known = max(self.known, known)
         self.free = ALWAYS if self.drag else self.known
@@ -89,9 +90,8 @@ class PaceCurve:
             return 0.0, 0.0
         area = self.area + self.flying * (now_ns - self.since_ns) - stream[0]
         beside = max(0.0, area / (now_ns - stream[1]) - 1.0)
-        if 2.0 * beside > self.known:
-            self.known = 2.0 * beside
-            self.free = ALWAYS if self.drag else self.known
+        self.known = max(self.known, 2.0 * beside)
+        self.free = ALWAYS if self.drag else self.known
         return self.saw(beside, token_s, calm=calm)
 
     def saw(self, beside: float, token_s: float, *, calm: bool) -> tuple[float, float]:

@@ -1,0 +1,120 @@
+"""A SQLite ledger that is damaged: it is put aside whole, and nothing is written over it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from lightgate.errors import ConfigError
+from lightgate.ledger.failed import LedgerFailed
+from lightgate.ledger.migrations import HEAD
+from lightgate.ledger.sqlite import FILE
+from lightgate.ledger.store.file_watch import FileWatch
+from lightgate.ledger.store.store import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open("sqlite", tmp_path) as made:
+        yield made
+
+
+def harm(path: Path) -> None:
+    """Put nothing but rubbish into all pages behind the first one."""
+    with sqlite3.connect(path) as base:
+        base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    base.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 2 // 4096 * 4096)
+        file.write(b"\xa5" * 16_384)
+
+
+def test_the_files_get_another_name_together_and_never_one_that_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    watch = FileWatch(path)
+    for place, end in enumerate(("", "-2", "-3")):
+        path.write_text(f"base {place}")
+        (tmp_path / "x.sqlite-wal").write_text(f"wal {place}")
+        if place:
+            (tmp_path / "x.sqlite-shm").write_text(f"shm {place}")
+        watch.note()
+        aside = watch.put_aside("noon")
+        assert aside == tmp_path / f"x.sqlite.damaged-noon{end}"
+        assert aside.read_text() == f"base {place}"
+        assert aside.with_name(f"{aside.name}-wal").read_text() == f"wal {place}"
+        assert aside.with_name(f"{aside.name}-shm").exists() is (place > 0)
+        assert not path.exists()
+
+
+def test_what_was_put_aside_is_not_cleared_away(tmp_path: Path) -> None:
+    path, wal = tmp_path / "x.sqlite", tmp_path / "x.sqlite-wal"
+    path.touch()
+    wal.touch()
+    watch = FileWatch(path)
+    watch.note()
+    aside = watch.put_aside("noon")
+    aside.with_name(f"{aside.name}-wal").rename(wal)  # as if it were that of a new database
+    watch.clear()
+    assert wal.exists()
+
+
+def test_damage_is_noted_once_and_gone_with_the_file(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.check_file(lambda: False)
+    assert ledger.damage == ""
+    harm(tmp_path / FILE)
+    ledger.check_file(lambda: False)
+    assert ledger.damage
+    ledger.damage = "known"
+    ledger.check_file(lambda: False)
+    assert ledger.damage == "known"
+    aside = ledger.put_aside("noon")
+    assert aside == tmp_path / f"{FILE}.damaged-noon"
+    assert ledger.damage == ""
+    ledger.reopen()
+    ledger.check_file(lambda: False)
+    assert ledger.damage == ""
+    assert aside.exists()
+
+
+def test_a_ledger_that_was_not_opened_is_not_checked(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database" * 1000)
+    ledger = Ledger.later("sqlite", tmp_path)
+    ledger.check_file(lambda: False)
+    assert ledger.damage == ""
+
+
+# A look that changes nothing
+
+
+def test_a_look_at_a_ledger_says_how_far_its_tables_are(tmp_path: Path) -> None:
+    ledger = Ledger.later("sqlite", tmp_path)
+    assert ledger.examined().startswith("It has no tables yet")
+    assert ledger.examined().startswith("It has no tables yet")  # the look has made none
+    ledger.bring_up_to_date()
+    assert ledger.examined() == "Its tables are up to date."
+    with ledger.writing() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
+    older = Ledger.later("sqlite", tmp_path)
+    assert older.examined() == f"Its tables are at step 0001: the next start brings them to {HEAD}."
+    older.close()
+    ledger.close()
+
+
+def test_a_look_finds_a_newer_ledger_and_one_without_a_table(tmp_path: Path) -> None:
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        with ledger.writing() as connection:
+            connection.execute(sa.text("DROP TABLE attempt_notes"))
+        with pytest.raises(LedgerFailed):
+            Ledger.later("sqlite", tmp_path).examined()
+        with ledger.writing() as connection:
+            connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(ConfigError, match="written by a newer Lightgate"):
+        Ledger.later("sqlite", tmp_path).examined()
