@@ -68,7 +68,7 @@ def _between(figure: SavedBounds, shown: Callable[[float], str]) -> str:
 def details(at: int, advice: Advice, width: int) -> list[str]:
     """The lines below the table for one advice."""
     change = advice.change
-    lines = [_filled(f"{at}. {clean(advice.finding)}", width, subsequent_indent="   ")]
+    lines = [_filled(f"{at}. {clean(advice.finding)}", width, indent="   ")]
     if change is not None:
         lines.append(_line("saves", saving(change), width))
     if advice.rehearsal is not None:
@@ -121,7 +121,7 @@ def plain_advice(report: AdviceReport, *, everything: bool, width: int = WIDTH) 
         lines += [*details(at, advice, width), ""]
     rest = refused_lines(report)
     if everything:
-        lines += [_filled(line, width, subsequent_indent="  ") for line in rest]
+        lines += [_filled(line, width, indent="  ") for line in rest]
     elif rest:
         told = sum(advice.state == "informative" for advice in report.advice)
         lines.append(
@@ -139,13 +139,16 @@ def _changes(n: int) -> str:
 
 
 def _line(name: str, text: str, width: int) -> str:
-    wide = _filled(clean(text), width, initial_indent=" " * 14, subsequent_indent=" " * 14)
+    wide = _filled(clean(text), width, " " * 14, " " * 14)
     return f"   {name:<11}{wide.lstrip()}"
 
 
-def _filled(text: str, width: int, **indents: str) -> str:
-    """Text in lines of a width; names and commands are never broken."""
-    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False, **indents)
+def _filled(text: str, width: int, indent: str = "", first: str = "") -> str:
+    """Text in lines of a width, all but the first indented; names and commands stay whole."""
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def _block(name: str, text: str) -> list[str]:
