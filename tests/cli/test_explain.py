@@ -141,6 +141,19 @@ def test_the_gateway_of_the_data_folder_is_asked_at_the_port_that_it_took(
     assert said.err == ""
 
 
+@pytest.mark.parametrize(
+    ("outcome", "said"), [("ok", "the answer came whole"), ("cut", "before the attempt was over")]
+)
+def test_a_first_token_that_was_not_seen(
+    gateway: str, data: Path, capsys: pytest.CaptureFixture[str], outcome: str, said: str
+) -> None:
+    del data
+    attempt = {"seq": 0, "target": "lab/s1", "outcome": outcome, "ttft_plan_ms": None}
+    Told.answers = [(200, told(attempts=[attempt]))]
+    assert main(["explain", "r", "--url", gateway]) == 0
+    assert said in capsys.readouterr().out
+
+
 def test_another_worker_is_asked_for_the_candidates(
     gateway: str,
     data: Path,

@@ -187,6 +187,8 @@ def _came_of_it(exchange: dict[str, Any], attempts: list[dict[str, Any]]) -> str
     if first is None or first["outcome"] not in {"ok", "cancelled", "cut", "truncated"}:
         return f"{said}; {first['target']} failed." if first else f"{said}."
     came = first["ttft_plan_ms"]
+    if came is None and first["outcome"] == "ok":
+        return f"{said}; the answer came whole, so that its first token was not seen."
     if came is None:
         return f"{said}; none was seen before the attempt was over."
     return f"{said}; it came after {came:.0f} ms."
