@@ -175,6 +175,11 @@ def test_a_tail_of_hangs_is_worth_a_hedge(tmp_path: Path) -> None:
     assert found.change.dollars_share.value == pytest.approx(-0.05 * 0.75, rel=0.3)
 
 
+def test_of_whole_answers_no_first_token_is_told(tmp_path: Path) -> None:
+    found = of(report_of(world(chat(streamed=False)), tmp_path), "hedge:chat:south/m")
+    assert found.finding.startswith("When first tokens of south/m come is not known")
+
+
 def test_long_answers_to_other_prompts_are_other_work(tmp_path: Path) -> None:
     """A caller whose prompts of 50 tokens ask for 4,000, beside one with usual answers."""
     report = report_of(

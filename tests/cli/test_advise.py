@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advice.histories import T0, clean, dear, empty_ledger, keep_in, simulate
+from lightgate.advise.words import ms
 from lightgate.cli import advise as verb
 from lightgate.cli import report
 from lightgate.cli.main import main
@@ -96,6 +98,24 @@ def test_all_says_why_the_rest_is_not_offered(
     assert "hedge:chat:north/llama-x" in out
     assert "Not offered: " in out
     assert "informative: " in out
+
+
+def test_lines_are_as_wide_as_the_terminal_and_names_stay_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = written(clean(SEED), tmp_path / "data")
+    monkeypatch.setenv("COLUMNS", "72")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["advise", "--data", str(data), "--all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("No advice for ")
+    assert max(map(len, lines)) <= 72
+    assert not [line for line in lines if line.endswith("-")]
+
+
+def test_a_saving_of_nothing_has_no_sign() -> None:
+    assert ms(-0.0001) == "0 ms"
+    assert ms(-0.012) == "-12 ms"
 
 
 def test_a_model_that_nobody_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

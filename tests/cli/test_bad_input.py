@@ -37,6 +37,8 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["prices", "--config", "."], 3, "no configuration file"),
         (["up", "--world", "nowhere"], 2, "There is no world 'nowhere'."),
         (["schedule", "remove", "x"], 2, "There is none at all;"),
+        (["bench", "a=http://h/v1#m", "a=http://i/v1#m"], 2, "Two targets have the name 'a'."),
+        (["bench", "a=http://h/v1#m", "--engine-metrics", "--out", "x"], 2, "'--out' is an option"),
     ],
 )
 def test_wrong_words(

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import pytest
 
 from ledger.notes import T0, attempt_note, exchange_note
 from lightgate.cli import report as report_verb
 from lightgate.cli.main import main
+from lightgate.gateway.process.lock import STATE, SupervisorState
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.store import Ledger
 
@@ -120,6 +122,36 @@ def test_the_table_has_a_row_for_each_candidate(
     assert lines[3].endswith("taken: the best value for the policy")
     assert lines[4].split()[4] == lines[4].split()[7] == lines[4].split()[8]  # dashes
     assert Told.asked == [("/v1/requests/r%201", None)]
+
+
+def test_the_gateway_of_the_data_folder_is_asked_at_the_port_that_it_took(
+    gateway: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Told.answers = [(200, told())]
+    port = int(gateway.rpartition(":")[2])
+    state = SupervisorState(
+        pid=1, version="0", started="", host="0.0.0.0", port=port, console_host="", console_port=0
+    )
+    (data / STATE).write_bytes(msgspec.json.encode(state))
+
+    assert main(["explain", "x-1", "--data", str(data)]) == 0
+
+    said = capsys.readouterr()
+    assert "taken: the best value for the policy" in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"), [("ok", "the answer came whole"), ("cut", "before the attempt was over")]
+)
+def test_a_first_token_that_was_not_seen(
+    gateway: str, data: Path, capsys: pytest.CaptureFixture[str], outcome: str, said: str
+) -> None:
+    del data
+    attempt = {"seq": 0, "target": "lab/s1", "outcome": outcome, "ttft_plan_ms": None}
+    Told.answers = [(200, told(attempts=[attempt]))]
+    assert main(["explain", "r", "--url", gateway]) == 0
+    assert said in capsys.readouterr().out
 
 
 def test_another_worker_is_asked_for_the_candidates(

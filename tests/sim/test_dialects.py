@@ -71,6 +71,17 @@ async def test_chat(sim: Sim) -> None:
     assert (chunks[0]["model"], whole["model"]) == ("plain", "plain")
 
 
+@pytest.mark.parametrize(
+    ("limit", "tokens"), [(16_384, 16_384), (16_385, 100), (32_000, 100), (None, 100)]
+)
+async def test_a_limit_that_means_none_makes_no_endless_answer(
+    sim: Sim, limit: int | None, tokens: int
+) -> None:
+    answer = await sim.chat(stream=False, max_tokens=limit)
+    assert answer.json["usage"]["completion_tokens"] == tokens
+    assert answer.json["choices"][0]["finish_reason"] == "stop"
+
+
 async def test_chat_without_asking_has_no_usage(sim: Sim) -> None:
     assert all("usage" not in chunk for chunk in (await sim.chat()).chunks)
 

@@ -154,7 +154,7 @@ def _why_not(one: Touched, change: AdvisedChange) -> str:
     """Say why an advice is not offered; empty where it is."""
     n = one.advice.evidence.n
     if n < one.fewest:
-        return f"n too small: {n} requests, {one.fewest} are needed"
+        return f"n too small: {n} request{'' if n == 1 else 's'}, {one.fewest} are needed"
     faster, cheaper = change.seconds_share, change.dollars_share
     gain = max(faster, cheaper, key=lambda share: share.low)
     if gain.low <= 0.0:

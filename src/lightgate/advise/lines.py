@@ -22,17 +22,18 @@ MEANS: Final = (
     " 90 %; what is saved is positive. Ranked by the lower bound of the saved share, less where the"
     " effort is larger. What advice saves that names another under `not with` cannot be added."
 )
-_WIDTH: Final = 100
+WIDTH: Final = 100  # of a line in a file or a pipe, and the most in a terminal
 
 
-def title(report: AdviceReport) -> str:
+def title(report: AdviceReport, width: int = WIDTH) -> str:
     """Say what was looked at and how much was found."""
     found = len(report.offered)
     what = "no advice" if not found else "1 advice" if found == 1 else f"{found} pieces of advice"
-    return (
+    return _filled(
         f"{what[0].upper()}{what[1:]} for {report.requests:,} answered requests of"
         f" {len(report.models)} model{'s' if len(report.models) != 1 else ''},"
-        f" {report.since[:16]}Z to {report.until[:16]}Z."
+        f" {report.since[:16]}Z to {report.until[:16]}Z.",
+        width,
     )
 
 
@@ -64,19 +65,21 @@ def _between(figure: SavedBounds, shown: Callable[[float], str]) -> str:
     return f"{shown(figure.value)} ({shown(figure.low)} to {shown(figure.high)})"
 
 
-def details(at: int, advice: Advice) -> list[str]:
+def details(at: int, advice: Advice, width: int) -> list[str]:
     """The lines below the table for one advice."""
-    change, lines = advice.change, [f"{at}. {clean(advice.finding)}"]
+    change = advice.change
+    lines = [_filled(f"{at}. {clean(advice.finding)}", width, indent="   ")]
     if change is not None:
-        lines.append(_line("saves", saving(change)))
+        lines.append(_line("saves", saving(change), width))
     if advice.rehearsal is not None:
-        lines.append(_line("rehearsed", rehearsed(advice)))
-    lines.append(_line("worse", advice.worse))
+        lines.append(_line("rehearsed", rehearsed(advice), width))
+    lines.append(_line("worse", advice.worse, width))
     lines += _block("do", advice.apply)
-    lines.append(_line("check", f"{advice.verify}: {advice.expect}"))
+    lines.append(_line("check", f"{advice.verify}: {advice.expect}", width))
     if advice.excludes:
-        lines.append(_line("not with", ", ".join(advice.excludes)))
-    lines.append(_line("evidence", f"{advice.evidence.n:,} requests, {advice.evidence.query}"))
+        lines.append(_line("not with", ", ".join(advice.excludes), width))
+    told = f"{advice.evidence.n:,} requests, {advice.evidence.query}"
+    lines.append(_line("evidence", told, width))
     return lines
 
 
@@ -111,19 +114,22 @@ def refused_lines(report: AdviceReport) -> list[str]:
     ]
 
 
-def plain_advice(report: AdviceReport, *, everything: bool) -> str:
+def plain_advice(report: AdviceReport, *, everything: bool, width: int = WIDTH) -> str:
     """The whole report as text below its table: details, and what is not offered."""
     lines: list[str] = []
     for at, advice in enumerate(report.offered, 1):
-        lines += [*details(at, advice), ""]
+        lines += [*details(at, advice, width), ""]
     rest = refused_lines(report)
     if everything:
-        lines += [textwrap.fill(line, _WIDTH, subsequent_indent="  ") for line in rest]
+        lines += [_filled(line, width, indent="  ") for line in rest]
     elif rest:
         told = sum(advice.state == "informative" for advice in report.advice)
         lines.append(
-            f"{_changes(len(rest))} looked at, {told} of them for information; --all says"
-            " what they are and why they are not offered."
+            _filled(
+                f"{_changes(len(rest))} looked at, {told} of them for information; --all says"
+                " what they are and why they are not offered.",
+                width,
+            )
         )
     return "\n".join(lines)
 
@@ -132,9 +138,17 @@ def _changes(n: int) -> str:
     return "1 other change was" if n == 1 else f"{n} other changes were"
 
 
-def _line(name: str, text: str) -> str:
-    wide = textwrap.fill(clean(text), _WIDTH, initial_indent=" " * 14, subsequent_indent=" " * 14)
+def _line(name: str, text: str, width: int) -> str:
+    wide = _filled(clean(text), width, " " * 14, " " * 14)
     return f"   {name:<11}{wide.lstrip()}"
+
+
+def _filled(text: str, width: int, indent: str = "", first: str = "") -> str:
+    """Text in lines of a width, all but the first indented; names and commands stay whole."""
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def _block(name: str, text: str) -> list[str]:

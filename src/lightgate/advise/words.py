@@ -31,7 +31,7 @@ def ms(value: float) -> str:
     """Milliseconds of a time in seconds; from a second on, seconds."""
     if abs(value) >= 1.0:
         return f"{value:.2f} s"
-    return f"{value * 1e3:.0f} ms"
+    return f"{round(value * 1e3)} ms"
 
 
 def usd(value: float) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lightgate.cli.options import config_option, json_option, read_config
-from lightgate.cli.output import Column, emit_json, emit_table
+from lightgate.cli.output import Column, emit_json, emit_table, text_width
 from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 from lightgate.ledger.locate import locate
@@ -51,7 +51,7 @@ def command(**given: Any) -> None:
     has its evidence, what gets worse, the exact lines to apply and a command to check it. Nothing
     is offered whose saving may be chance, and nothing is changed.
     """
-    from lightgate.advise.lines import HEADS, MEANS, cells, plain_advice, title
+    from lightgate.advise.lines import HEADS, MEANS, WIDTH, cells, plain_advice, title
 
     config = read_config(given["config_file"])
     checks = None if given["checks"] is None else RunFolder(given["checks"]).run()
@@ -62,7 +62,8 @@ def command(**given: Any) -> None:
     if given["as_json"]:
         emit_json(report.data(everything=given["everything"]))
         return
-    click.echo(title(report))
+    width = text_width(WIDTH)
+    click.echo(title(report, width))
     if report.offered:
         click.echo()
         columns = [Column(name, "right" if name in {"#", "n"} else "left") for name in HEADS]
@@ -70,7 +71,7 @@ def command(**given: Any) -> None:
             columns, [cells(at, one) for at, one in enumerate(report.offered, 1)], names=3,
             caption=MEANS,
         )  # fmt: skip
-    text = plain_advice(report, everything=given["everything"])
+    text = plain_advice(report, everything=given["everything"], width=width)
     if text:
         click.echo()
         click.echo(text)

@@ -24,6 +24,18 @@ _HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*(.*\S)")
 # What a client may not choose: they frame the message or carry the key.
 _OURS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
+
+def _addresses(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Any:
+    """Refuse another option in the place of an address: what follows would become a target."""
+    for value in values:
+        if value.startswith("-"):
+            raise UsageError(
+                f"{option.opts[0]} needs an address, and {value!r} is an option.",
+                hint="Write it NAME=http://127.0.0.1:8000/metrics, with the name of a target.",
+            )
+    return values
+
+
 _OPTIONS: Final = (
     click.option(
         "--endpoint",
@@ -73,6 +85,7 @@ _OPTIONS: Final = (
         "engines",
         multiple=True,
         metavar="NAME=URL",
+        callback=_addresses,
         help="Metrics page of a target's engine (vLLM, SGLang, llama.cpp, TGI), read beside the"
         " run; the URL alone where there is one target. Repeatable.",
     ),

@@ -16,6 +16,7 @@ from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.config.model import Config
 from lightgate.errors import CredentialsError, LightgateError
+from lightgate.gateway.process.lock import read_state
 from lightgate.ledger.locate import locate
 
 KEY_ENV: Final = "LIGHTGATE_KEY"
@@ -28,7 +29,7 @@ _NONE: Final = "–"  # noqa: RUF001 - a dash for nothing
 @click.argument("request_id", metavar="ID")
 @click.option(
     "--url",
-    help="The gateway; else gateway.host and gateway.port of the configuration.",
+    help="The gateway; else the one that runs on the data folder, or that of the configuration.",
 )
 @click.option(
     "--key-env",
@@ -57,7 +58,7 @@ def command(
     2,000 requests in memory; of an older one the ledger has the plan and its attempts.
     """
     config = read_config(config_file)
-    told = _from_gateway(request_id, _base(url, config), os.environ.get(key_env, ""))
+    told = _from_gateway(request_id, _base(url, config, data), os.environ.get(key_env, ""))
     if told is None:
         told = _from_ledger(request_id, config, data)
     if told is None:
@@ -71,10 +72,12 @@ def command(
         _show(told)
 
 
-def _base(url: str | None, config: Config | None) -> str:
+def _base(url: str | None, config: Config | None, data: Path | None) -> str:
+    """The gateway's address: as typed, as `lightgate up` has bound it, else as configured."""
     if url is not None:
         return url.rstrip("/").removesuffix("/v1")
-    gateway = (config or Config()).gateway
+    configured = (config or Config()).gateway
+    gateway = read_state(data or Path(configured.data)) or configured
     host = "127.0.0.1" if gateway.host in {"0.0.0.0", "::"} else gateway.host  # noqa: S104 - read, not bound
     return f"http://{f'[{host}]' if ':' in host else host}:{gateway.port}"
 
@@ -184,6 +187,8 @@ def _came_of_it(exchange: dict[str, Any], attempts: list[dict[str, Any]]) -> str
     if first is None or first["outcome"] not in {"ok", "cancelled", "cut", "truncated"}:
         return f"{said}; {first['target']} failed." if first else f"{said}."
     came = first["ttft_plan_ms"]
+    if came is None and first["outcome"] == "ok":
+        return f"{said}; the answer came whole, so that its first token was not seen."
     if came is None:
         return f"{said}; none was seen before the attempt was over."
     return f"{said}; it came after {came:.0f} ms."

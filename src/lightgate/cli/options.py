@@ -111,6 +111,7 @@ def open_targets(verb: str, given: dict[str, Any]) -> Iterator[tuple[Target, ...
             resolve(name, env=os.environ, config=config, key_env=given["key_env"], keepers=keepers)
             for name in names
         )
+        _refuse_twice(found)
         for target in found:
             target.ready()
         tell_base_urls(found)
@@ -132,6 +133,18 @@ def open_targets(verb: str, given: dict[str, Any]) -> Iterator[tuple[Target, ...
                 )
         yield tuple(
             target for target in every if not names or any(_is_named(target, n) for n in names)
+        )
+
+
+def _refuse_twice(targets: tuple[Target, ...]) -> None:
+    """Raise for two targets of one name: tables and records could not tell them apart."""
+    names = [target.name for target in targets]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"Two targets have the name {twice!r}.",
+            hint="Give each one its own: NAME=URL#MODEL. `bench` itself measures one of several"
+            " targets twice, to see what chance does.",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from decimal import Context
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -67,6 +68,11 @@ def emit_table(
         console.print(Text(caption, style="dim"))
     for line in page.getvalue().splitlines():
         click.echo(line.rstrip())
+
+
+def text_width(most: int) -> int:
+    """The characters in a line of prose on stdout: no more than a terminal has."""
+    return min(most, shutil.get_terminal_size().columns) if sys.stdout.isatty() else most
 
 
 def note(text: str) -> None:

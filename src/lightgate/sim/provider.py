@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from lightgate.sim.world import AnswerShape, Stall, World, WorldModel, WorldProvider
 
 DEFAULT_TOKENS = 100
+# The largest limit of a request that its answer is as long as. A larger one is no wish: Anthropic
+# demands a limit, and clients and gateways name the most that a model can do, such as 32,000.
+MOST_TOKENS = 16_384
 
 
 class SimProvider:
@@ -190,7 +193,8 @@ def _length(
         return Counts(0, 0, 0, 0), "stop"
     if scripted is not None:
         return scripted.length(request.cap, shape.reasoning)
-    natural = max(shape.tokens or request.cap or DEFAULT_TOKENS, request.least)
+    wished = request.cap if request.cap is not None and request.cap <= MOST_TOKENS else None
+    natural = max(shape.tokens or wished or DEFAULT_TOKENS, request.least)
     total, cut = natural, False
     if request.cap is not None and (request.fill or request.cap < natural):
         total, cut = request.cap, True

@@ -76,21 +76,25 @@ def test_capacity_is_that_of_the_busiest_five_minutes(ledger: Ledger) -> None:
     assert full.per_mtok == pytest.approx(Decimal("2.40") / (BUSY * 12 * 100) * 1_000_000)
 
 
-def test_a_short_use_across_two_spans_is_no_less_than_its_mean(tmp_path: Path) -> None:
-    begin_ns = (T0 // S // 300 + 1) * 300 * S - 60 * S  # the last minute of a span, and the next
-    until = datetime.fromtimestamp(begin_ns / S + 120, UTC)
+@pytest.mark.parametrize(("seconds", "judged"), [(299, False), (300, True)])
+def test_a_use_across_two_spans_counts_by_its_mean_once_five_minutes_are_over(
+    tmp_path: Path, seconds: int, judged: bool
+) -> None:
+    begin_ns = (T0 // S // 300 + 1) * 300 * S - 150 * S  # half of a span, and half of the next
+    until = datetime.fromtimestamp(begin_ns / S + seconds, UTC)
     with Ledger.open("sqlite", tmp_path) as opened:
         rollup = Rollup()
-        made = [attempt(n, begin_ns + n * S, "lab", None) for n in range(120)]
+        made = [attempt(n, begin_ns + n * S, "lab", None) for n in range(seconds)]
         for one in made:
             rollup.add(exchange_note(one.facts.exchange_id, wall_ns=one.facts.wall_ns), [one])
         with opened.writing() as connection:
             opened.insert(connection, attempt_notes, [one.row() for one in made])
             rollup.write(opened, connection)
         note_hourly_prices(opened, {"lab": Decimal("2.40")}, begin_ns // S)
-        (use,) = machine_uses(opened, hourly_rows(opened, LAST, until, {}), LAST, until)
-    assert use.peak_tps == pytest.approx(120 * 100 / 300)
-    assert use.utilisation == 1.0
+        uses = machine_uses(opened, hourly_rows(opened, LAST, until, {}), LAST, until)
+    assert [use.mean_tps for use in uses] == [100.0] * judged
+    assert [use.peak_tps for use in uses] == [100.0] * judged
+    assert [use.utilisation for use in uses] == [1.0] * judged
 
 
 def test_break_even_is_that_of_this_traffic(ledger: Ledger) -> None:

@@ -5,7 +5,14 @@ from decimal import Decimal
 import msgspec
 
 from lightgate.ledger.runs.run import BreakEven, Run
-from lightgate.report.tables.own_or_api import OwnRow, folded_rows, own_notes, own_rows
+from lightgate.report.tables.layout import fit, table
+from lightgate.report.tables.own_or_api import (
+    OwnRow,
+    folded_rows,
+    own_columns,
+    own_notes,
+    own_rows,
+)
 from lightgate.report.tables.text import plain
 
 HALF = BreakEven(
@@ -62,6 +69,15 @@ def test_who_is_left_out_and_which_models_differ_is_said_once() -> None:
     assert notes[1] == "Not in the table, since their cost is unknown: new/m."
     assert notes[2].endswith("m and n.")
     assert own_notes(run()) == []
+
+
+def test_a_long_name_and_load_are_folded_on_a_narrow_terminal() -> None:
+    own = {"hosted": "sim-lambda-h100/mistral-7b", "load": "its busiest 5 minutes"}
+    rows = own_rows(run(msgspec.structs.replace(HALF, api="sim-together/mixtral", **own)))
+    parts = [str(table(part)) for part in fit(own_columns(rows), 80)]
+    assert max(len(line) for part in parts for line in part.splitlines()) <= 80
+    assert "sim-lambda-h100/mistral-7b at" in parts[0]
+    assert str(table(next(iter(fit(own_columns(rows), 200))))).count("\n") == 1  # in one line
 
 
 def test_the_terminal_shows_a_table() -> None:

@@ -229,6 +229,8 @@ def test_a_plan_tells_its_story() -> None:
     assert plan.text == "a ~800ms b > c"
     assert plan.story == "a ~800ms b > c (by form)"
     assert plan.overlaps
+    learned = Plan((steps[0], Step("b", 74_247_400, None, "hedge")), "fastest", "by form")
+    assert learned.text == "a ~74.2ms b"
     told = Plan(steps[:1], "fastest", "by form", predicted_ttft_ns=250_400_000, runner_up="b")
     assert told.story == "a (by form, first token in 250 ms, next b)"
     assert not told.overlaps

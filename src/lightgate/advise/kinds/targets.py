@@ -225,6 +225,8 @@ def _hedge(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
             f"{HEDGE_Q:.0%} of first tokens of {move.here} came within {ms(delay)}; a second"
             f" attempt at {move.there} after that would have saved"
             f" {seconds(_mean_saved(effect))} a request on average."
+            if len(own)
+            else f"When first tokens of {move.here} come is not known: no request was streamed."
         ),
         worse="Every twentieth request is sent twice: its loser is paid for, and adds load.",
         apply=alias_lines(

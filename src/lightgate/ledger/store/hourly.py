@@ -238,10 +238,13 @@ class MachineUse(msgspec.Struct, frozen=True, kw_only=True):
 def machine_uses(
     ledger: Ledger, hourly: Iterable[HourlyRow], last: timedelta, now: datetime
 ) -> list[MachineUse]:
-    """Return the use of every self-hosted provider that answered in a period."""
+    """Return the use of every self-hosted provider that answered in a period.
+
+    One that was paid for less than five minutes is not judged: its busiest five are not over.
+    """
     stop = int(now.timestamp())
     start = stop - int(last.total_seconds())
-    paid = {row.provider: row for row in hourly}
+    paid = {row.provider: row for row in hourly if row.hours * HOUR_S >= FINE_S}
     table = rollups.c
     query = sa.select(
         table.provider, table.model, table.bucket_s, table.measured, table.tokens_in,
@@ -264,7 +267,7 @@ def _use(paid: HourlyRow, rows: Sequence[Any]) -> MachineUse:
         spans[row.bucket_s] += row.tokens_out
         hours[row.bucket_s // HOUR_S] += row.tokens_out
     tokens_out = sum(spans.values())
-    mean = tokens_out / max(paid.hours * HOUR_S, FINE_S)
+    mean = tokens_out / (paid.hours * HOUR_S)
     peak = max(max(spans.values()) / FINE_S, mean)  # a short use may lie across two spans
     days = max(paid.hours / _DAY_HOURS, 1.0 / _DAY_HOURS)
     by_hour = [0.0] * _DAY_HOURS

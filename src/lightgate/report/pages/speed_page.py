@@ -28,7 +28,7 @@ _MEANING: Final = {
     "TTFT p50": DEFINITIONS["ttft_ms"].text,
     "TTFT p95": DEFINITIONS["ttft_ms"].text,
     "n": "Successful requests.",
-    "left out": "Attempts that failed, were cancelled or lost a race, and their share.",
+    "left out": "Attempts that failed, were cancelled, lost a race or were probes; their share.",
     "tokens out": "Of all attempts.",
     "cost": "Dollars of all attempts whose price is known.",
     "$/1k": "Dollars of 1,000 answered requests, what failed and lost a race included.",

@@ -58,7 +58,7 @@ def folded_rows(run: Run) -> list[OwnRow]:
 def own_columns(rows: list[OwnRow]) -> list[list[TextColumn]]:
     """Return the table for a terminal, in groups that stay together."""
     own, api, *costs, share, requests = (
-        TextColumn(title, cells, right=at in {2, 3}, prose=at == 4)
+        TextColumn(title, cells, right=at in {2, 3}, prose=at in {0, 4})
         for at, (title, cells) in enumerate(zip(HEADS, zip(*rows, strict=True), strict=True))
     )
     return [[own, api], costs, [share], [requests]]

@@ -119,7 +119,7 @@ def _per_dollar(row: SpeedRow) -> str:
 
 
 def left_out(row: SpeedRow) -> str:
-    """Write how many attempts failed, were cancelled or lost a race, and their share."""
+    """Write how many attempts failed, were cancelled, lost a race or were probes; their share."""
     rest = row.attempts - row.successes
     return f"{rest:,} ({percent(rest / row.attempts, digits=1)})" if rest > 0 else "0"
 

@@ -158,8 +158,9 @@ def definition(asked: SpeedQuestion) -> str:
     return (
         "Speed: all tokens of an answer over its whole time, connecting included; successful "
         f"requests only, groups of at least {asked.min_requests:,}. TTFT: from sending to the "
-        f"first token, streamed requests only. {bands_text()}; 1\N{EN DASH}2 where the 95 % "
-        "interval cannot decide."
+        "first token, streamed requests only. Left out: attempts that failed, were cancelled, "
+        "lost a race or were the gateway's own probes. "
+        f"{bands_text()}; 1\N{EN DASH}2 where the 95 % interval cannot decide."
     )
 
 

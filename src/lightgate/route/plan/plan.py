@@ -95,7 +95,7 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
             if step.start_ns is None:
                 sign = ">"
             else:
-                sign = "+" if step.role == "racer" else f"~{step.start_ns / 1e6:g}ms"
+                sign = "+" if step.role == "racer" else f"~{round(step.start_ns / 1e6, 1):g}ms"
             words += [sign, step.target]
         return " ".join(words)
 
