@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from console.conftest import asked
 from ledger.notes import T0, attempt_note, marks, settled
+from lightgate.clock.source import ManualClock
 from lightgate.config.load import parse_config
 from lightgate.console.api import pages
 from lightgate.console.api.board import SHOWN
@@ -400,6 +401,7 @@ async def test_a_stream_tells_that_the_ledger_cannot_be_read(
         raise LedgerBusy("The ledger is busy.")
 
     async def stopped(_: float) -> bool:
+        assert isinstance(console.clock, ManualClock)
         console.clock.advance(2 * 10**9)
         monkeypatch.setattr(pages, "answer", broken)
         return next(looks)
