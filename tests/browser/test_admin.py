@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from browser.conftest import Site, Visit
 
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+SPILT = """(cells) => cells.filter((cell) => {
+  const inner = document.createRange();
+  inner.selectNodeContents(cell);
+  return inner.getBoundingClientRect().right > cell.getBoundingClientRect().right + 1;
+}).map((cell) => cell.textContent)"""
 SECRET = "dialog .secret"
 NAME = "<b>app</b>"
 VIEWS = (
@@ -121,6 +126,8 @@ def test_the_life_of_a_key(signed_in: Visit, site: Site) -> None:
     secret = make_key(page)
     row = page.locator("#rows tr", has_text=NAME)
     assert "0.0000 / 5.00" in row.inner_text()
+    assert row.locator("td").evaluate_all(SPILT) == []
+    assert page.locator("#spend .tick.end").first.text_content() == "$0.00"
     within_a_moment(site, secret, 200)
     row.get_by_role("button", name="Change").click()
     page.get_by_label("budget in dollars").fill("9.50")

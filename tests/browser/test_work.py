@@ -109,7 +109,7 @@ def test_a_benchmark_is_started_followed_and_opened(signed_in: Visit) -> None:
         "() => document.querySelector('#estimate').textContent.startsWith('16 ')"
     )
     assert "--concurrency 1,2 --requests 8" in page.locator("#line").inner_text()
-    watch(page, "document.querySelector('#live:not([hidden]) progress') !== null")
+    watch(page, "document.querySelector('#live:not([hidden]) .scroll > table') !== null")
     page.locator("#go:enabled").click()
     page.wait_for_url("**/runs?open=console-*")
     drawn(page)

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import re
+import shlex
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from console.conftest import asked
 from ledger.notes import T0, attempt_note, marks, settled
+from lightgate.clock.source import ManualClock
+from lightgate.config.load import parse_config
+from lightgate.console.api import pages
 from lightgate.console.api.board import SHOWN
 from lightgate.console.api.figures import Figure
 from lightgate.console.api.memory import AnswerMemory
@@ -25,8 +30,13 @@ from lightgate.console.api.sheet import inert
 from lightgate.console.api.sums import first_second, spans
 from lightgate.console.api.ticks import Ticks
 from lightgate.console.api.uses import places
-from lightgate.console.app import ORDERS
+from lightgate.console.app import ORDERS, build_app
+from lightgate.console.guard import ConsoleAccess
 from lightgate.console.site.endpoints import ENDPOINTS
+from lightgate.console.work.orders import WorkDesk
+from lightgate.console.work.own_gateway import OwnGateway
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.ledger.failed import LedgerBusy
 from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.ledger.store.keys import KeyRecord, restore_keys
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
@@ -363,6 +373,43 @@ async def test_a_stream_ends_with_the_console(
     assert told.get("newer", 3) == 3
     assert (await get("/api/live")).status == 400
     assert (await get(f"/api/live?topic={topic}&from=x")).status == 400
+
+
+@pytest.mark.parametrize(
+    ("keys", "model"), [(("OPENAI_API_KEY",), "gpt-4o-mini"), ((), "PROVIDER/MODEL")]
+)
+async def test_the_line_of_an_empty_board_names_a_model_that_can_be_asked_for(
+    console: ConsoleContext, keys: tuple[str, ...], model: str
+) -> None:
+    own = OwnGateway(console.data, address_of=lambda _: "http://127.0.0.1:8080")
+    work = WorkDesk(console.ledger, own, console.clock)
+    env = dict.fromkeys(keys, "sk-test")
+    console.totals.names.use(make_snapshot(parse_config(""), (), env))
+    app = build_app(console._replace(work=work), ConsoleAccess())
+    line = json.loads((await asked(app, "/api/board")).text)["try_line"]
+    assert json.loads(shlex.split(line)[-1])["model"] == model
+
+
+async def test_a_stream_tells_that_the_ledger_cannot_be_read(
+    get: Get, console: ConsoleContext, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic(3)
+    console.ship_loop.work()
+    looks = iter((False, True))
+
+    def broken(*_: object) -> bytes:
+        raise LedgerBusy("The ledger is busy.")
+
+    async def stopped(_: float) -> bool:
+        assert isinstance(console.clock, ManualClock)
+        console.clock.advance(2 * 10**9)
+        monkeypatch.setattr(pages, "answer", broken)
+        return next(looks)
+
+    monkeypatch.setattr(console.ship_loop, "stopped", stopped)
+    told = (await get("/api/live?topic=board")).text.split("\n\n")
+    assert told[0].startswith("id: 0\ndata: {")
+    assert told[1] == 'event: trouble\nid: 1\ndata: "The ledger is busy."'
 
 
 async def test_a_request_has_its_ticks_as_long_as_they_are_kept(

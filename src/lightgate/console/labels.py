@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.errors import LightgateError
+from lightgate.gateway.served.example import example_name
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class LabelNames:
         self.configured: tuple[str, ...] = ()  # targets of the configuration's [models]
         self.hourly: dict[str, Decimal] | None = None  # prices of self-hosted providers
         self.rates: dict[str, dict[str, Rates]] = {}  # prices by provider and model
-        self.aliases: tuple[str, ...] = ()  # names of the configuration's [models]
+        self.example: str | None = None  # the name of a model for a first try
         self.keyed = False  # whether clients need a virtual key
         self.look()
 
@@ -106,6 +107,6 @@ class LabelNames:
         for target in self.configured:
             provider, _, model = target.partition("/")
             self._targets[target] = TargetLabels(provider, model)
-        self.aliases = tuple(alias.name for alias in snapshot.aliases)
+        self.example = example_name(snapshot)
         self.keyed = bool(snapshot.keys)
-        self._models.update(self.aliases)
+        self._models.update(alias.name for alias in snapshot.aliases)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,8 +78,23 @@ def test_earlier_runs_and_the_commands_of_an_empty_folder(tmp_path: Path) -> Non
     assert not (tmp_path / "batches").exists()  # looking makes nothing
     assert [(one.name, one.lines, one.seconds) for one in told.past] == [("lab/s1", 10, 2.0)]
     assert told.try_lines[0].endswith("> lines.jsonl")
-    assert "/v1/files" in told.try_lines[1]
-    assert "/v1/batches" in told.try_lines[2]
+
+
+def test_the_commands_of_an_empty_folder_work_one_after_the_other(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    curl = tmp_path / "curl"
+    said = '{"id":"file-0a1b","object":"file"}'
+    curl.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >> {asked}\necho '{said}'\n", "utf-8")
+    curl.chmod(0o700)
+    lines = batch_list(OwnGateway(tmp_path), "all", NOW).try_lines
+    subprocess.run(
+        ["sh", "-e", "-c", "\n".join(lines)], cwd=tmp_path, check=True, capture_output=True,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert json.loads((tmp_path / "lines.jsonl").read_text("utf-8"))["custom_id"] == "1"
+    words = asked.read_text("utf-8").splitlines()
+    assert "file=@lines.jsonl" in words
+    assert json.loads(words[-1])["input_file_id"] == "file-0a1b"
 
 
 async def test_over_http(get: Get, own: OwnGateway) -> None:

@@ -151,8 +151,8 @@ class ApiPages:
                     return
                 try:
                     yield _event(number, await run_in_threadpool(tell))
-                except LightgateError:
-                    yield b": the ledger cannot be read now\n\n"
+                except LightgateError as error:
+                    yield b"event: trouble\n" + _event(number, msgspec.json.encode(error.message))
         finally:
             self._live -= 1
 
@@ -173,9 +173,9 @@ def matched(path: str) -> str:
 
 
 def _try_line(gateway: str, names: LabelNames) -> str:
-    """A command that sends a request for the first model of the configuration."""
+    """A command that sends a request for a model that can be asked for."""
     asked = {
-        "model": (*names.aliases, *names.configured, "PROVIDER/MODEL")[0],
+        "model": names.example or "PROVIDER/MODEL",
         "messages": [{"role": "user", "content": "Say hello."}],
     }
     body = msgspec.json.encode(asked).decode()

@@ -1,7 +1,7 @@
 // What the pages that administer share: who is signed in, orders to the console, dialogs, sizes.
 
 import { byId, element } from "./draw.js";
-import { ask } from "./state.js";
+import { Unanswered, ask, stumble } from "./state.js";
 import { signInHelp } from "./work.js";
 
 /** An order that was not carried out; `field` names what was not understood. */
@@ -38,6 +38,7 @@ export async function order(method, path, body, headers = {}) {
 export async function signedIn(what) {
   const told = await ask("/api/session", "");
   byId("body").hidden = !told.signed_in;
+  byId("state").className = "soft";
   const box = byId("signin");
   box.hidden = told.signed_in;
   if (told.signed_in) {
@@ -103,8 +104,11 @@ export function clock(time) {
   return time ? time.slice(0, 16).replace("T", " ") : "";
 }
 
-/** Say that something went wrong. @param {unknown} error */
-export function failed(error) {
+/** Say that something went wrong, or that the session is over. @param {unknown} error @param {() => void} [again] what is tried again where that may pass */
+export async function failed(error, again) {
+  stumble(error, again);
+  if (!(error instanceof Unanswered) || error.status !== 401 || byId("body").hidden) return;
+  await signedIn("").catch(() => {});
   byId("state").className = "stale";
-  byId("state").textContent = error instanceof Error && error.message ? error.message : "The console does not answer.";
+  byId("state").textContent = "The session has ended. Sign in again and load this page anew.";
 }

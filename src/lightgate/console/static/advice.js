@@ -2,7 +2,7 @@
 
 import { byId, copyLine, element, whole, words } from "./draw.js";
 import { offerCsv } from "./shell.js";
-import { apiQuery, ask, bindFilters } from "./state.js";
+import { apiQuery, ask, bindFilters, stumble } from "./state.js";
 
 /** @param {string} name @param {...(Node|string)} inner */
 function fact(name, ...inner) {
@@ -36,7 +36,7 @@ function card(row, rows) {
   }
   const figures = row.figures;
   made.append(
-    element("dl", "facts", fact("seconds a request", figures["seconds a request"]), fact("dollars", figures.dollars), fact("effort", row.effort), fact("found by", figures.method), fact("n", whole(row.n))),
+    element("dl", "facts", fact("saves a request", figures["seconds a request"]), fact("saves", figures.dollars.replaceAll("-$", "−$")), fact("effort", row.effort), fact("found by", figures.method), fact("n", whole(row.n))),
     element("dl", "reasons", fact("what gets worse", ...words(row.worse || "nothing that was seen")), ...(row.rehearsed ? [fact("rehearsed", ...words(row.rehearsed))] : []), fact("check it", ...words(`${row.verify}: ${row.expect}`)), fact("evidence", `${whole(row.n)} requests from ${row.since.slice(0, 10)} to ${row.until.slice(0, 10)}, ${row.query}.`, ...requests(row)), ...(row.excludes.length ? [fact("not with", ...others(row, rows))] : [])),
     copyLine(row.apply.trimEnd()),
   );
@@ -63,8 +63,7 @@ async function refresh() {
     others.querySelector("summary")?.replaceChildren(`${whole(told.others.length)} other changes were looked at`);
     others.querySelector("ol")?.replaceChildren(...told.others.map((/** @type {any} */ row) => card(row, told.rows)));
   } catch (error) {
-    byId("state").className = "stale";
-    byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
+    stumble(error, refresh);
   }
   byId("rows").removeAttribute("aria-busy");
 }

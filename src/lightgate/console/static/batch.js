@@ -2,7 +2,7 @@
 
 import { NONE, byId, cell, copyLine, element, number, whole } from "./draw.js";
 import { offerCsv } from "./shell.js";
-import { apiQuery, ask, bindFilters } from "./state.js";
+import { apiQuery, ask, bindFilters, stumble } from "./state.js";
 import { heads, labelled } from "./work.js";
 
 const COLUMNS = [["created UTC", "name time"], ["batch", "name"], ["key", "left"], ["model", "left"], ["progress", "left"], ["done", ""], ["of", ""], ["failed", ""], ["lines/s", ""], ["ends UTC", ""], ["tok in", ""], ["tok out", ""], ["state", "left"]];
@@ -64,8 +64,7 @@ async function refresh() {
     byId("state").textContent = told.rows.length ? `${told.rows.length === 1 ? "One batch" : `${whole(told.rows.length)} batches`}, ${whole(active)} under way.${ignored}` : ignored;
     if (active && !document.hidden) timer = window.setTimeout(refresh, LOOK_MS);
   } catch (error) {
-    byId("state").className = "stale";
-    byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
+    stumble(error, refresh);
   }
 }
 

@@ -3,7 +3,7 @@
 import { NONE, ago, byId, card, cell, dollars, element, gradeMark, interval, money, number, percent, settle, spark, usd, whole } from "./draw.js";
 import { drawGrades } from "./grades.js";
 import { hasPage, offerCsv, onKey } from "./shell.js";
-import { Live, apiQuery, ask, bindFilters, emptyState, setParameter } from "./state.js";
+import { Live, apiQuery, ask, bindFilters, emptyState, setParameter, stumble } from "./state.js";
 import { sortHeads, walkRows } from "./table.js";
 
 /** @typedef {{v: number|null, lo: number|null, hi: number|null, n: number}} Figure */
@@ -188,10 +188,10 @@ function sortAge() {
 const live = new Live(
   () => `/api/live?topic=board&${apiQuery([])}`,
   (board) => draw(board, shown.size === 0),
-  (well) => {
+  (well, why) => {
     const line = byId("live");
     line.className = well ? "soft" : "stale";
-    line.textContent = well ? `Live, every 2 s${sortAge()}` : "The console does not answer; these numbers are old.";
+    line.textContent = well ? `Live, every 2 s${sortAge()}` : `${why} These numbers are old.`;
   },
 );
 
@@ -208,8 +208,7 @@ async function refresh() {
     byId("resort").hidden = true;
     live.restart();
   } catch (error) {
-    byId("state").className = "stale";
-    byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
+    stumble(error, refresh);
   }
 }
 

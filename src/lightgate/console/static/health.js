@@ -4,6 +4,7 @@ import { clock, failed, signedIn, size } from "./admin.js";
 import { NONE, byId, cell, element, number, whole } from "./draw.js";
 import { offerCsv } from "./shell.js";
 import { ask, bindFilters } from "./state.js";
+import { scrolled } from "./table.js";
 
 const LOOK_MS = 5000;
 const BREAKERS = /** @type {Record<string, string>} */ ({ closed: "closed: requests go there", open: "open: no request goes there", half_open: "half open: a few requests try it", held: "held: the provider asked to wait" });
@@ -22,11 +23,7 @@ function table(heads, rows, label) {
     made.scope = "col";
     return made;
   }));
-  const scroll = element("div", "scroll", element("table", "board small", element("thead", "", head), element("tbody", "", ...rows.map((cells) => element("tr", "", ...cells)))));
-  scroll.tabIndex = 0;
-  scroll.setAttribute("role", "region");
-  scroll.setAttribute("aria-label", label);
-  return scroll;
+  return scrolled(element("table", "board small", element("thead", "", head), element("tbody", "", ...rows.map((cells) => element("tr", "", ...cells)))), label);
 }
 
 /** @param {string} words @param {string} value @param {string} unit @param {string} title */
@@ -104,7 +101,7 @@ async function config() {
       told.rows.map((/** @type {any} */ one) => [cell(one.key, "left"), cell(one.value ?? "none", one.value === null ? "wide none" : "wide"), cell(one.source, "wide")]), "Configuration",
     ));
   } catch (error) {
-    failed(error);
+    failed(error, config);
   }
 }
 
@@ -137,7 +134,7 @@ async function audit() {
       changes.map((one) => [cell(one.at.slice(0, 19).replace("T", " "), "left"), cell(one.action, "left"), cell(one.name, "wide"), cell(differs(one), "wide change"), cell(one.who, "wide"), cell(one.address || "command line", "wide")]), "Changes",
     ) : element("p", "soft", "Nothing was changed yet."));
   } catch (error) {
-    failed(error);
+    failed(error, audit);
   }
 }
 
@@ -145,7 +142,7 @@ async function begin() {
   try {
     if (!(await signedIn("The state of the gateway"))) return;
   } catch (error) {
-    failed(error);
+    failed(error, begin);
     return;
   }
   offerCsv("/api/health.csv");

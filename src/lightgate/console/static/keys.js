@@ -1,19 +1,21 @@
 // Keys: who may send, what each has spent, and the life of a key from its making to its end.
 
 import { Refused, button, clock, dialog, failed, order, signedIn } from "./admin.js";
-import { NONE, ago, byId, cell, element, money, svg, usd, whole } from "./draw.js";
+import { DAY_MS, linear, onWidth, timeTicks, upAxis } from "./chart.js";
+import { NONE, ago, byId, cell, dollars, element, money, svg, usd, whole } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
 import { ask, bindFilters, setParameter } from "./state.js";
-import { walkRows } from "./table.js";
+import { scrolled, walkRows } from "./table.js";
 
 /** @typedef {{id: string, name: string, prefix: string, state: string, version: string, expires: string|null, models: string[], budget_usd: string|null, budget_period: string, spent_usd: string, rpm: number|null, tpm: number|null, max_tokens: number|null, may_race: boolean, max_fanout: number, tags: Record<string, string>, last_used: string|null, days: string[]}} Key */
 
 const PERIODS = /** @type {Record<string, string>} */ ({ total: "in all", day: "a day", month: "a month" });
 const HEADS = [
-  ["key", "name"], ["state", "left"], ["spent of its budget, $", ""], ["14 days, $", "left"], ["requests a minute", ""],
+  ["key", "name"], ["state", "left"], ["spent of its budget, $", ""], ["14\u00a0days,\u00a0$", "left"], ["requests a minute", ""],
   ["tokens a minute", ""], ["longest answer", ""], ["models", "left"], ["races", "left"], ["last used", "left"], ["ends (UTC)", "left"], ["", ""],
 ];
 const MOST_MODELS = 2; // that a row names
+const PLOT = { left: 64, top: 8, bottom: 24, height: 184 };
 /** @type {{open: boolean, as_of: string, rows: Key[]}|null} */
 let list = null;
 
@@ -322,7 +324,7 @@ function drawSpend(told) {
   const bound = told.searched_to ? ` Counted from single requests back to ${clock(told.searched_to)} UTC.` : "";
   byId("spend-title").textContent = `Spend by day and ${told.by}${of}`;
   const note = byId("spend-note");
-  note.replaceChildren(`${usd(told.total_usd, 4)} in ${whole(count)} days (UTC); ${usd(lost, 4)} of it for losers of races and hedges.${bound}${told.by === "tag" ? " A request with several tags counts for each." : ""} `);
+  note.replaceChildren(`${dollars(told.total_usd)} in ${whole(count)} days (UTC), ${dollars(lost)} of it for losers of races and hedges.${bound}${told.by === "tag" ? " A request with several tags counts for each." : ""} `);
   if (only) {
     const all = /** @type {HTMLAnchorElement} */ (element("a", "", "All keys"));
     all.href = location.pathname;
@@ -346,21 +348,29 @@ function bars(told, days, groups, only) {
   const limit = only?.budget_usd && only.budget_period === "day" ? Number(only.budget_usd) : 0;
   const most = Math.max(limit, ...[...stacks.values()].map((stack) => stack.reduce((a, b) => a + b, 0))) || 1;
   const words = `Spend by day from ${days[0]} to ${days.at(-1)}, up to ${money(most, 4)} dollars; the table below has the numbers.`;
-  const picture = svg("svg", { viewBox: "0 0 1000 160", preserveAspectRatio: "none", class: "days", role: "img" }, svg("title", {}, words));
-  const width = 1000 / days.length;
-  days.forEach((day, at) => {
-    let y = 158;
-    stacks.get(day)?.forEach((value, series) => {
-      const high = (150 * value) / most;
-      if (high <= 0) return;
-      y -= high;
-      const name = series < 4 ? groups[series] : "others";
-      picture.append(svg("rect", { class: `s${series}`, x: (at * width + width * 0.1).toFixed(1), y: y.toFixed(1), width: (width * 0.8).toFixed(1), height: high.toFixed(1) }, svg("title", {}, `${day} ${name}: ${usd(value, 4)}`)));
-    });
-  });
-  picture.append(svg("line", { class: "grid", x1: 0, x2: 1000, y1: 158, y2: 158 }));
-  if (limit) picture.append(svg("line", { class: "limit", x1: 0, x2: 1000, y1: 158 - (150 * limit) / most, y2: 158 - (150 * limit) / most }, svg("title", {}, `budget: ${usd(limit, 2)} a day`)));
-  return element("div", "", element("p", "ends-of-axis", `up to ${usd(most, 4)} a day${limit ? `; the dashed line is the budget, ${usd(limit, 2)}` : ""}`), picture, element("p", "ends-of-axis", element("span", "", days[0]), element("span", "", days.at(-1) ?? "")));
+  const place = element("div", "");
+  const draw = () => {
+    const right = Math.max(place.clientWidth, 240);
+    const [from, foot] = [Date.parse(days[0]), PLOT.height - PLOT.bottom];
+    const y = linear(most * 1.06, [foot, PLOT.top], 4);
+    const step = (right - PLOT.left) / days.length;
+    const x = (/** @type {number} */ time) => PLOT.left + (step * (time - from)) / DAY_MS;
+    const picture = svg("svg", { width: right, height: PLOT.height, class: "days", role: "img" }, svg("title", {}, words), ...upAxis(y, [PLOT.left, right], dollars));
+    for (const tick of timeTicks(from, from + days.length * DAY_MS - 1, Math.max(2, Math.floor((right - PLOT.left) / 64)), DAY_MS)) picture.append(svg("text", { x: x(tick.at + DAY_MS / 2), y: PLOT.height - 6, class: "tick middle" }, tick.text));
+    for (const day of days) {
+      let below = 0;
+      stacks.get(day)?.forEach((value, series) => {
+        if (value <= 0) return;
+        const name = series < 4 ? groups[series] : "others";
+        picture.append(svg("rect", { class: `s${series}`, x: x(Date.parse(day)) + step * 0.1, y: y.at(below + value), width: step * 0.8, height: y.at(below) - y.at(below + value) }, svg("title", {}, `${day} ${name}: ${dollars(value)}`)));
+        below += value;
+      });
+    }
+    if (limit) picture.append(svg("line", { class: "limit", x1: PLOT.left, x2: right, y1: y.at(limit), y2: y.at(limit) }, svg("title", {}, `budget: ${usd(limit, 2)} a day`)));
+    place.replaceChildren(picture);
+  };
+  onWidth(place, draw);
+  return element("div", "", ...(limit ? [element("p", "soft", `The dashed line is the budget, ${usd(limit, 2)} a day.`)] : []), place);
 }
 
 /** @param {string[]} groups @param {Map<string, number>} totals */
@@ -368,7 +378,7 @@ function legend(groups, totals) {
   const shownGroups = groups.slice(0, 4).map((group, at) => [group, totals.get(group) ?? 0, at]);
   const rest = groups.slice(4).reduce((sum, group) => sum + (totals.get(group) ?? 0), 0);
   if (groups.length > 4) shownGroups.push([`${groups.length - 4} others`, rest, 4]);
-  return element("ul", "key-list", ...shownGroups.map(([group, dollars, at]) => element("li", "", svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("rect", { class: `s${at}`, width: 12, height: 12, rx: 2 })), `${group} ${usd(Number(dollars), 4)}`)));
+  return element("ul", "key-list", ...shownGroups.map(([group, spent, at]) => element("li", "", svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("rect", { class: `s${at}`, width: 12, height: 12, rx: 2 })), `${group} ${dollars(Number(spent))}`)));
 }
 
 /** @param {any} told */
@@ -379,11 +389,8 @@ function table(told) {
     return head;
   });
   const rows = told.rows.map((/** @type {any} */ one) => element("tr", "", cell(one.day, "left"), cell(one.group, "left error", one.group), cell(whole(one.requests)), cell(money(one.cost_usd, 6)), cell(money(one.loser_cost_usd, 6))));
-  const scroll = element("div", "scroll", element("table", "board small", element("thead", "", element("tr", "", ...heads)), element("tbody", "", ...rows.reverse())));
-  scroll.tabIndex = 0;
-  scroll.setAttribute("role", "region");
-  scroll.setAttribute("aria-label", "Spend by day");
-  return element("details", "words", element("summary", "", "As a table"), scroll);
+  const made = element("table", "board small", element("thead", "", element("tr", "", ...heads)), element("tbody", "", ...rows.reverse()));
+  return element("details", "words", element("summary", "", "As a table"), scrolled(made, "Spend by day"));
 }
 
 async function refresh() {
@@ -396,7 +403,7 @@ async function refresh() {
     draw();
     drawSpend(days);
   } catch (error) {
-    failed(error);
+    failed(error, refresh);
   }
 }
 
@@ -404,7 +411,7 @@ async function begin() {
   try {
     if (!(await signedIn("Keys and what they spend"))) return;
   } catch (error) {
-    failed(error);
+    failed(error, begin);
     return;
   }
   byId("new").addEventListener("click", () => edit(null));

@@ -1,9 +1,9 @@
 // Cost against speed: the map with its edge, a machine of one's own against APIs, the bill of second attempts.
 
 import { DAY_MS, leaveOut, linear, logarithmic, offerNames, onWidth, path, tell, tickText, timeTicks, upAxis } from "./chart.js";
-import { NONE, byId, card, cell, dollars, element, interval, money, number, percent, svg, usd, whole } from "./draw.js";
+import { NONE, byId, card, cell, dollars, element, interval, money, number, percent, svg, usd, whole, words } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
-import { apiQuery, ask, bindFilters, emptyState } from "./state.js";
+import { apiQuery, ask, bindFilters, emptyState, stumble } from "./state.js";
 
 /** @typedef {{v: number|null, lo: number|null, hi: number|null, n: number}} Figure */
 /** @typedef {{target: string, model: string, provider: string, n: number, cost_1k: string|null, y: Figure, place: string, beaten_by: string, missing: string, usd_per_hour: string|null, price_source: string, price_as_of: string}} MapPoint */
@@ -12,7 +12,8 @@ const OWN = ["machine", "gpu_hour", "tps", "busy", "mtok"];
 const ASKED = ["y", "size", "key", "tag", "min_n"];
 const HEIGHT = 420;
 const PLOT = { left: 64, right: 24, top: 20, bottom: 44 };
-const CHAR = 7; // pixels of a letter in a label, about
+const LENGTHS = [34, 22, 14]; // letters of a name, where the longer ones have no room
+const SPOTS = [[10, 4], [-10, 4], [8, -10], [-8, -10], [8, 18], [-8, 18], [8, -24], [-8, -24], [8, 32], [-8, 32]]; // of a name beside its point
 const WAIT_MS = 120;
 /** @type {any} */
 let latest = null;
@@ -27,6 +28,7 @@ function drawMap(map) {
   byId("map-part").hidden = map.rows.length === 0;
   byId("empty").hidden = map.rows.length > 0;
   if (!map.rows.length) emptyState(["model", "provider", ...ASKED.slice(1)].some((name) => new URLSearchParams(location.search).has(name)), map.try_line, "attempt");
+  for (const part of [byId("read"), byId("legend")]) part.hidden = !known.length;
   const place = byId("map");
   if (!known.length) {
     place.replaceChildren(element("p", "soft", map.rows.length ? "No target has both a known price and enough samples; the table says what each lacks." : ""));
@@ -86,23 +88,42 @@ function along(steps) {
 function pointMark(row, map, at, y, sides, taken) {
   const [left, up] = at;
   const mark = svg("a", { href: `/time?${new URLSearchParams({ target: row.target })}`, class: `point ${row.place}` });
-  const words = describe(row, map);
-  const text = row.target.length > 34 ? `${row.target.slice(0, 33)}…` : row.target;
-  mark.setAttribute("aria-label", text === row.target ? words : `${text} ${words}`); // begins with what is seen
+  const told = describe(row, map);
   mark.append(svg("line", { x1: left, x2: left, y1: y.at(Number(row.y.lo)), y2: y.at(Number(row.y.hi)), class: "whisker" }));
   if (row.usd_per_hour === null) mark.append(svg("circle", { cx: left, cy: up, r: 5.5 }));
   else mark.append(svg("rect", { x: left - 5, y: up - 5, width: 10, height: 10 }));
-  const w = text.length * CHAR;
-  const free = (/** @type {number} */ x0, /** @type {number} */ y0) => x0 >= sides[0] && x0 + w <= sides[1] + PLOT.right && !taken.some((one) => Math.abs(one.y - y0) < 14 && x0 < one.x + one.w + 4 && one.x < x0 + w + 4);
-  const spots = [[10, 4], [-10, 4], [8, -10], [-8, -10], [8, 18], [-8, 18], [8, -24], [8, 32]].map(([dx, dy]) => ({ x: left + dx, start: dx > 0 ? left + dx : left + dx - w, y: up + dy, side: dx > 0 ? "" : " end" }));
-  const spot = spots.find((one) => free(one.start, one.y));
+  const spot = freeSpot(row, at, sides, taken);
+  mark.setAttribute("aria-label", !spot || spot.text === row.target ? told : `${spot.text} ${told}`); // begins with what is seen
   if (spot) {
-    taken.push({ x: spot.start, y: spot.y, w });
-    mark.append(svg("text", { x: spot.x, y: spot.y, class: `label${spot.side}` }, text));
+    taken.push(spot);
+    mark.append(svg("text", { x: spot.side ? spot.x + spot.w : spot.x, y: spot.y, class: `label${spot.side}` }, spot.text));
   }
-  mark.addEventListener("focus", () => tell("read", words));
-  mark.addEventListener("pointerenter", () => tell("read", words));
+  mark.addEventListener("focus", () => tell("read", told));
+  mark.addEventListener("pointerenter", () => tell("read", told));
   return mark;
+}
+
+/** Where a point's name has room, cut only as far as it must be. @param {MapPoint} row @param {[number, number]} at @param {[number, number]} sides @param {{x: number, y: number, w: number}[]} taken */
+function freeSpot(row, at, sides, taken) {
+  const texts = [...new Set(LENGTHS.map((most) => (row.target.length > most ? `${row.target.slice(0, most - 1)}…` : row.target)))];
+  for (const text of texts) {
+    const w = textWidth(text, row.place === "edge");
+    const free = (/** @type {number} */ x, /** @type {number} */ y) => x >= sides[0] && x + w <= sides[1] + PLOT.right && !taken.some((one) => Math.abs(one.y - y) < 14 && x < one.x + one.w + 4 && one.x < x + w + 4);
+    for (const [dx, dy] of SPOTS) {
+      const [x, y] = [dx > 0 ? at[0] + dx : at[0] + dx - w, at[1] + dy];
+      if (free(x, y)) return { x, y, w, text, side: dx > 0 ? "" : " end" };
+    }
+  }
+  return null;
+}
+
+const pen = document.createElement("canvas").getContext("2d");
+
+/** Pixels of a label. @param {string} text @param {boolean} bold */
+function textWidth(text, bold) {
+  if (!pen) return text.length * 7;
+  pen.font = `${bold ? 600 : 400} 12px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(text).width;
 }
 
 /** @param {MapPoint} row @param {any} map */
@@ -110,6 +131,13 @@ function describe(row, map) {
   const place = { edge: "on the edge", behind: `behind ${row.beaten_by}`, open: `behind ${row.beaten_by}, but their intervals overlap` }[row.place] ?? "";
   const own = row.usd_per_hour === null ? "" : `, self-hosted at ${usd(row.usd_per_hour, 2)} an hour`;
   return `${row.target}: ${usd(row.cost_1k, 3)} per 1,000 requests, ${map.words} ${number(row.y.v)} ${map.unit} (${interval(row.y, map.unit)}), ${place}${own}`;
+}
+
+/** The cell of a name, which may be cut. @param {Node|string} inner @param {string} name */
+function named(inner, name) {
+  const made = element("td", "name", inner);
+  made.title = name;
+  return made;
 }
 
 /** @param {MapPoint} row @param {any} map */
@@ -120,7 +148,7 @@ function pointRow(row, map) {
   const place = row.missing ? row.missing : { edge: "on the edge", behind: `behind ${row.beaten_by}`, open: `behind ${row.beaten_by}, intervals overlap` }[row.place] ?? "";
   const price = { hourly: `${usd(row.usd_per_hour ?? "0", 2)} an hour`, override: "own prices", list: "list prices" }[row.price_source] ?? "as billed";
   return element("tr", row.missing ? "none" : "",
-    element("td", "name", name),
+    named(name, row.target),
     cell(money(row.cost_1k, 3)),
     cell(number(row.y.v), row.place === "edge" ? "best" : "", interval(row.y, map.unit)),
     cell(row.y.lo === null ? NONE : `${number(row.y.lo)}–${number(row.y.hi)}`),
@@ -199,7 +227,7 @@ async function drawOwn() {
   outputs(told.fill, told.mtok);
   verdict(told);
   byId("own-rows").replaceChildren(...told.rows.map((/** @type {any} */ row) => element("tr", "",
-    element("td", "name", row.other_model ? `${row.api} *` : row.api),
+    named(row.other_model ? `${row.api} *` : row.api, row.api),
     cell(money(row.api_per_1k, 3)), cell(money(row.own_per_1k, 3)),
     row.cheaper_from === null ? cell("never", "none", row.note) : cell(`${number(row.cheaper_from * 100)} %`),
     cell(row.tokens_per_month === null ? NONE : number(Number(row.tokens_per_month) / 1e6)),
@@ -252,6 +280,10 @@ function ownChanged(/** @type {string} */ name, done = false) {
   history[done ? "pushState" : "replaceState"](null, "", `?${asked}`);
 }
 
+function ownAgain() {
+  drawOwn().catch((error) => stumble(error, refresh));
+}
+
 let waiting = 0;
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("input", (event) => {
@@ -260,12 +292,12 @@ form.addEventListener("input", (event) => {
   outputs(Number(field("busy").value) / 100, toMtok(Number(field("mtok").value)));
   ownChanged(name);
   clearTimeout(waiting);
-  waiting = setTimeout(() => drawOwn().catch(failed), WAIT_MS);
+  waiting = setTimeout(() => ownAgain(), WAIT_MS);
 });
 form.addEventListener("change", (event) => {
   ownChanged(/** @type {HTMLInputElement} */ (event.target).name, true);
   clearTimeout(waiting);
-  drawOwn().catch(failed);
+  ownAgain();
 });
 
 // Races and hedges
@@ -285,9 +317,9 @@ async function drawBill() {
   byId("bill").hidden = false;
   for (const id of ["bill-cards", "bill-days", "bill-note"]) byId(id).hidden = fired === 0;
   /** @type {HTMLElement} */ (byId("bill-table").closest(".scroll")).hidden = fired === 0;
-  tell("bill-state", fired
-    ? `From ${told.since.slice(0, 16).replace("T", " ")} UTC on: ${whole(total.hedges)} hedges and ${whole(total.races)} races; a second attempt won ${whole(total.won)} times (${percent(total.won / fired)} %).`
-    : "No request of this period had a second attempt beside the first. A model of the configuration is hedged by hedge = \"auto\" where it has several targets, and raced by race = 2.");
+  byId("bill-state").replaceChildren(...(fired
+    ? [`From ${told.since.slice(0, 16).replace("T", " ")} UTC on: ${whole(total.hedges)} hedges and ${whole(total.races)} races; a second attempt won ${whole(total.won)} times (${percent(total.won / fired)} %).`]
+    : words("No request of this period had a second attempt beside the first. A model of the configuration is hedged by `hedge = \"auto\"` where it has several targets, and raced by `race = 2`.")));
   if (!fired) return;
   byId("bill-cards").replaceChildren(
     card("requests with a second", whole(fired)), card("won", whole(total.won), ` of ${whole(fired)}`),
@@ -297,7 +329,7 @@ async function drawBill() {
   days = told.days;
   billDays(days);
   byId("bill-rows").replaceChildren(...told.rows.map((/** @type {any} */ row) => element("tr", "",
-    element("td", "name", row.name), cell(whole(row.races + row.hedges), "", `${whole(row.hedges)} hedges, ${whole(row.races)} races`),
+    named(row.name, row.name), cell(whole(row.races + row.hedges), "", `${whole(row.hedges)} hedges, ${whole(row.races)} races`),
     cell(`${whole(row.won)} (${percent(row.won / (row.races + row.hedges))} %)`),
     element("td", "left wrap", row.winners.map((/** @type {any} */ one) => `${one.target} ${whole(one.won)}`).join(", ") || NONE),
     cell(number(row.seconds.v)), cell(row.seconds.lo === null ? NONE : `${number(row.seconds.lo)}–${number(row.seconds.hi)}`, "", row.seconds.lo === null ? "fewer than 6 won" : ""),
@@ -339,12 +371,6 @@ function billDays(days) {
     chart("Seconds bought by day (UTC)", (day) => day.seconds.v, "s", "good"), chart("Dollars paid by day: losers and premiums", paid, "$", "paid")));
 }
 
-/** @param {unknown} error */
-function failed(error) {
-  byId("state").className = "stale";
-  byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
-}
-
 async function refresh() {
   offerCsv(`/api/map.csv?${apiQuery(OWN)}`);
   try {
@@ -356,7 +382,7 @@ async function refresh() {
     await drawOwn();
     await drawBill();
   } catch (error) {
-    failed(error);
+    stumble(error, refresh);
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { NONE, byId, cell, element, money, number, usd, whole } from "./draw.js";
 import { offerRows, onKey } from "./shell.js";
-import { ask } from "./state.js";
+import { ask, stumble } from "./state.js";
 import { choices, heads, labelled, send } from "./work.js";
 
 const COLOURS = ["--s1", "--s2", "--s3", "--s4"];
@@ -354,11 +354,11 @@ async function begin() {
   try {
     terms = await ask("/api/race", "");
   } catch (error) {
-    byId("state").className = "stale";
-    byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
+    stumble(error, begin);
     return;
   }
   form.hidden = Boolean(terms.problem);
+  byId("state").className = "soft";
   byId("state").textContent = terms.problem ? "" : `One prompt, up to ${terms.most_lanes} lanes, all at once.`;
   byId("empty").hidden = !terms.problem;
   byId("empty").replaceChildren(element("p", "", terms.problem));

@@ -2,7 +2,7 @@
 
 import { NONE, byId, cell, element, money, number, whole } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
-import { Live, apiQuery, ask, bindFilters, emptyState, setParameter } from "./state.js";
+import { Live, apiQuery, ask, bindFilters, emptyState, setParameter, stumble } from "./state.js";
 import { walkRows } from "./table.js";
 import { waterfall } from "./waterfall.js";
 
@@ -107,9 +107,9 @@ const live = new Live(
     button.hidden = told.newer === 0;
     button.textContent = `${whole(told.newer)}${told.newer >= 200 ? " or more" : ""} newer`;
   },
-  (well) => {
+  (well, why) => {
     byId("live").className = well ? "soft" : "stale";
-    byId("live").textContent = well ? "Live: new requests wait behind a button, and the list stays put." : "The console does not answer; this list is old.";
+    byId("live").textContent = well ? "Live: new requests wait behind a button, and the list stays put." : `${why} This list is old.`;
   },
 );
 
@@ -131,8 +131,7 @@ async function refresh() {
     if (new URLSearchParams(location.search).has("before")) live.source?.close();
     else live.restart();
   } catch (error) {
-    byId("state").className = "stale";
-    byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
+    stumble(error, refresh);
   }
 }
 

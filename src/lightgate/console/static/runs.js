@@ -2,8 +2,8 @@
 
 import { NONE, byId, cell, copyLine, element, interval, money, number, percent, svg, whole, words } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
-import { ask, setParameter } from "./state.js";
-import { walkRows } from "./table.js";
+import { ask, setParameter, stumble } from "./state.js";
+import { scrolled, walkRows } from "./table.js";
 import { choices, heads, labelled, tell } from "./work.js";
 
 const COLOURS = ["s1", "s2", "s3", "s4"];
@@ -83,11 +83,7 @@ function drawSchedules(told) {
     return element("tr", "", cell(one.name, "name"), labelled("every", cell(one.every)), labelled("next UTC", cell(shortTime(one.due))), labelled("last UTC", element("td", "", last)), cell(one.last_result || NONE, "left", one.last_result), cell(one.line, "left error", one.line));
   });
   const table = element("table", "board", element("thead", "", heads([["schedule", "name"], ["every", ""], ["next UTC", ""], ["last UTC", ""], ["last result", "left"], ["command", "left"]])), element("tbody", "", ...rows));
-  const region = element("div", "scroll", table);
-  region.tabIndex = 0;
-  region.setAttribute("role", "region");
-  region.setAttribute("aria-label", "Schedules");
-  box.replaceChildren(region);
+  box.replaceChildren(scrolled(table, "Schedules"));
 }
 
 async function showList() {
@@ -101,7 +97,6 @@ async function showList() {
   tellPicked();
   offerCsv("/api/runs.csv");
   const under = runs.rows.filter((/** @type {any} */ row) => row.state === "running");
-  byId("state").className = "soft";
   byId("state").textContent = runs.rows.length ? `${runs.rows.length === 1 ? "One run" : `${whole(runs.rows.length)} runs`}${runs.more ? ", the newest" : ""}. Figures are of the fastest target at the lightest load.${runs.rows.length > 1 ? " Mark two to compare them." : ""}` : "";
   if (under.length) follow(under[0].id);
 }
@@ -206,11 +201,7 @@ function cellTable(cells) {
     labelled("all tok/s", cell(number(one.throughput_tps))), labelled("kept %", cell(one.retain === null ? NONE : percent(one.retain))), labelled("$ / 1k", cell(money(one.cost_1k, 4))), cell(one.steady === false ? "not steady" : "", "left", one.note),
   ));
   const table = element("table", "board", element("thead", "", heads([["target", "name"], ["load", "left"], ["requests", ""], ["failed", ""], ["TTFT p50 ms", ""], ["TTFT p95 ms", ""], ["tok/s p50", ""], ["tok/s slow 5 %", ""], ["whole p95 ms", ""], ["all tok/s", ""], ["speed kept %", ""], ["$ / 1k", ""], ["", "left"]])), element("tbody", "", ...rows));
-  const region = element("div", "scroll", table);
-  region.tabIndex = 0;
-  region.setAttribute("role", "region");
-  region.setAttribute("aria-label", "Targets and loads");
-  return region;
+  return scrolled(table, "Targets and loads");
 }
 
 /** A figure's name as the other pages write it. @param {string} name */
@@ -236,16 +227,12 @@ function drawComparison(told) {
     labelled("95 % interval", cell(one.low === null ? NONE : `${by(one, one.low)} to ${by(one, one.high)}`, "minor")), cell(one.verdict === "tie" ? "no difference shown" : one.verdict, one.verdict === "regression" ? "left worse" : one.verdict === "better" ? "left best" : "left"),
   ));
   const table = element("table", "board", element("thead", "", heads([["target", "name"], ["load", "left"], ["figure", "left"], ["n", ""], ["before", ""], ["now", ""], ["worse by", ""], ["95 % interval", ""], ["verdict", "left"]])), element("tbody", "", ...rows));
-  const region = element("div", "scroll", table);
-  region.tabIndex = 0;
-  region.setAttribute("role", "region");
-  region.setAttribute("aria-label", "Comparison");
   byId("one").replaceChildren(
     element("div", "bar", element("h2", "", "What changed between two runs"), element("p", "tools", back)),
     element("p", "soft", "Before: ", runLink(told.old), ". Now: ", runLink(told.new), "."),
     ...told.warnings.map((/** @type {string} */ text) => element("p", "stale", text)),
     ...(told.differs.length ? [element("p", "soft", `The settings differ. ${told.differs.join("; ")}.`)] : []),
-    region,
+    scrolled(table, "Comparison"),
     element("p", "soft", "× 1.10 is ten percent worse, whatever the figure. The interval holds what varies inside the runs, not what changes between them."),
   );
 }
@@ -255,6 +242,7 @@ async function show() {
   const [open, a, b] = [asked.get("open"), asked.get("a"), asked.get("b")];
   byId("one").hidden = !open && !a;
   byId("list").hidden = Boolean(open || a);
+  byId("state").className = "soft";
   try {
     if (open) {
       const told = await ask(`/api/runs/${encodeURIComponent(open)}`, "");
@@ -270,8 +258,7 @@ async function show() {
       offerCsv(`/api/compare.csv?${query}`);
     } else await showList();
   } catch (error) {
-    byId("state").className = "stale";
-    byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
+    stumble(error, show);
   }
 }
 
@@ -304,7 +291,7 @@ function follow(id) {
   words.setAttribute("role", "status");
   const rows = element("tbody", "");
   const table = element("table", "board small", element("thead", "", heads([["target", "name"], ["load", "left"], ["ended", ""], ["failed", ""], ["TTFT p50 ms", ""], ["tok/s p50", ""]])), rows);
-  box.replaceChildren(element("div", "bar", title, element("p", "tools", stopButton(id))), bar, words, table);
+  box.replaceChildren(element("div", "bar", title, element("p", "tools", stopButton(id))), bar, words, scrolled(table, "Requests of the run that have ended"));
   box.hidden = false;
   following = new EventSource(`/api/run-live?id=${encodeURIComponent(id)}`);
   following.onmessage = (event) => {

@@ -3,7 +3,7 @@
 import { byId, copyLine, element } from "./draw.js";
 import { onKey } from "./shell.js";
 
-const AGAIN_MS = 5000; // after an answer that is no stream
+const AGAIN_MS = 5000; // after an answer that is none
 const FOLDED = 3; // fields, above which a phone shows the first things only
 
 /** The query without the parameters that only this page reads. @param {string[]} own */
@@ -76,22 +76,46 @@ function foldFilters(form, fields) {
     open: () => open(true),
     tell: () => {
       const asked = new URLSearchParams(location.search);
-      const set = new Set(fields.map((field) => field.name).filter((name) => asked.get(name) && name !== "use" && name !== "from")).size;
+      const set = new Set(fields.map((field) => field.name).filter((name) => asked.get(name) && !["use", "from", "open"].includes(name))).size;
       button.textContent = set ? `Filters, ${set} set` : "Filters";
     },
   };
 }
 
+/** A question without an answer; its status is 0 where the console was not reached. */
+export class Unanswered extends Error {
+  /** @param {string} message @param {number} status */
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
 /** @param {string} path @param {string} query */
 export async function ask(path, query) {
-  const answer = await fetch(query ? `${path}?${query}` : path, { cache: "no-store", credentials: "same-origin" });
-  if (!answer.ok) throw new Error((await answer.text()).trim() || `status ${answer.status}`);
+  const asked = fetch(query ? `${path}?${query}` : path, { cache: "no-store", credentials: "same-origin" });
+  const answer = await asked.catch(() => {
+    throw new Unanswered("The console does not answer.", 0);
+  });
+  if (!answer.ok) throw new Unanswered((await answer.text()).trim() || `status ${answer.status}`, answer.status);
   return answer.json();
+}
+
+let waiting = 0;
+
+/** Say what went wrong, and ask again soon where that may pass by itself. @param {unknown} error @param {() => void} [again] */
+export function stumble(error, again) {
+  const passing = again && error instanceof Unanswered && (error.status === 0 || error.status >= 500);
+  const state = byId("state");
+  state.className = "stale";
+  state.textContent = `${error instanceof Error ? error.message : String(error)}${passing ? " This page tries again every 5 s." : ""}`;
+  clearTimeout(waiting);
+  if (passing) waiting = window.setTimeout(() => state.className === "stale" && again(), AGAIN_MS);
 }
 
 /** One stream of changes, closed while the page is hidden or paused. */
 export class Live {
-  /** @param {() => string} address @param {(data: any) => void} take @param {(live: boolean) => void} told */
+  /** @param {() => string} address @param {(data: any) => void} take @param {(live: boolean, why: string) => void} told why: what is wrong */
   constructor(address, take, told) {
     this.address = address;
     this.take = take;
@@ -109,11 +133,12 @@ export class Live {
     const source = new EventSource(this.address());
     this.source = source;
     source.onmessage = (event) => {
-      this.told(true);
+      this.told(true, "");
       this.take(JSON.parse(event.data));
     };
+    source.addEventListener("trouble", (event) => this.told(false, JSON.parse(event.data)));
     source.onerror = () => {
-      this.told(false);
+      this.told(false, "The console does not answer.");
       if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
       setTimeout(() => this.source === source && this.restart(), AGAIN_MS);
     };

@@ -29,6 +29,15 @@ export function sortHeads(row, columns, now, choose) {
   }));
 }
 
+/** A table in a box that scrolls sideways, by keys too. @param {HTMLElement} table @param {string} label */
+export function scrolled(table, label) {
+  const box = element("div", "scroll", table);
+  box.tabIndex = 0;
+  box.setAttribute("role", "region");
+  box.setAttribute("aria-label", label);
+  return box;
+}
+
 /** Sort rows that are all here; what is unknown comes last. @template T @param {T[]} rows @param {string} sort @param {(row: T, name: string) => string|number|null} value */
 export function sortRows(rows, sort, value) {
   const name = sort.replace(/^-/, "");

@@ -3,7 +3,7 @@
 import { amount, area, leaveOut, linear, logarithmic, offerNames, onWidth, path, stretches, tell, timeTicks, upAxis } from "./chart.js";
 import { byId, cell, element, number, svg, whole } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
-import { apiQuery, ask, bindFilters, emptyState } from "./state.js";
+import { apiQuery, ask, bindFilters, emptyState, stumble } from "./state.js";
 
 /** @typedef {{t: string, p05: number|null, p25: number|null, p50: number|null, p75: number|null, p95: number|null, n: number, ok: number|null}} Point */
 /** @typedef {{kind: string, target: string, t: string, until: string, change: number|null, text: string}} Mark */
@@ -25,20 +25,22 @@ const METRICS = {
 const HEIGHT = 164;
 const PLOT = { left: 52, right: 8, top: 18, bottom: 24 };
 const STEPS = 8;
+const LEAST = 6; // samples of a median
 const DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 /** @type {Series[]} */
 let shown = [];
 /** @type {{draw: () => void, at: (time: number|null) => void}[]} */
 let figures = [];
 
-/** The lowest and the highest value that the charts of a metric show; a few very late ones do not flatten all others. @param {Series} series @returns {[number, number]} */
+/** The lowest and the highest value that the charts of a metric show; a few very late ones do not flatten all others. @param {Series} series @returns {[number, number]|null} null: there is none */
 function reach(series) {
   const points = series.rows.flatMap((row) => row.points);
   const known = (/** @type {(number|null)[]} */ values) => /** @type {number[]} */ (values.filter((value) => value !== null && value > 0)).sort((a, b) => a - b);
   const tops = known(points.map((point) => point.p95 ?? point.p75 ?? point.p50));
   const feet = known(points.map((point) => point.p05 ?? point.p25 ?? point.p50));
-  const high = tops.length ? tops[Math.floor((tops.length - 1) * 0.995)] : 1;
-  const low = feet.length ? feet[Math.ceil((feet.length - 1) * 0.005)] : 1;
+  if (!tops.length) return null;
+  const high = tops[Math.floor((tops.length - 1) * 0.995)];
+  const low = feet[Math.ceil((feet.length - 1) * 0.005)];
   return [low / 1.1, high * 1.1];
 }
 
@@ -51,7 +53,7 @@ function shortTime(time) {
   return time.slice(0, 16).replace("T", " ");
 }
 
-/** One chart: a focusable figure that arrows walk through. @param {Series} series @param {Row} row @param {[number, number]} ends of the scale */
+/** One chart: a focusable figure that arrows walk through. @param {Series} series @param {Row} row @param {[number, number]|null} ends of the scale */
 function figureOf(series, row, ends) {
   const [words, unit, more] = METRICS[series.metric];
   const figure = element("figure", "chart");
@@ -61,8 +63,12 @@ function figureOf(series, row, ends) {
   place.setAttribute("role", "application");
   place.setAttribute("aria-label", `${words} of ${row.target} over time. Arrow keys read its points, Enter opens their requests.`);
   figure.append(caption, place);
-  const marks = series.marks.filter((mark) => mark.target === row.target);
   const runs = series.runs.filter((run) => run.target === row.target);
+  if (!ends || !(runs.length || row.points.some((point) => point.p50 !== null))) {
+    place.replaceWith(element("p", "soft", `n too small: a point needs ${LEAST} answers, and none here has as many.`));
+    return figure;
+  }
+  const marks = series.marks.filter((mark) => mark.target === row.target);
   const from = Date.parse(series.since);
   const to = Date.parse(series.until);
   const half = (series.bucket_s * 1000) / 2;
@@ -190,12 +196,12 @@ function draw(all) {
     name.textContent = row.target;
     const asked = row.points.reduce((sum, point) => sum + point.n, 0);
     const charts = all.map((series, which) => figureOf(series, series.rows[at] ?? { target: row.target, points: [] }, reaches[which]));
-    const made = element("section", all.length > 1 ? "multiple two" : "multiple", element("h2", "", name, element("span", "unit", ` ${whole(asked)} attempts`)), ...charts);
+    const made = element("section", all.length > 1 ? "multiple two" : "multiple", element("h2", "", name, element("span", "unit", ` ${whole(asked)} ${asked === 1 ? "attempt" : "attempts"}`)), ...charts);
     made.setAttribute("aria-label", row.target);
     return made;
   });
   byId("charts").replaceChildren(...rows);
-  byId("legend").hidden = rows.length === 0;
+  byId("legend").hidden = figures.length === 0;
   byId("empty").hidden = rows.length > 0;
   if (!rows.length) emptyState(["target", "model", "provider"].some((name) => new URLSearchParams(location.search).has(name)), first.try_line, "attempt");
   happened(all);
@@ -291,7 +297,7 @@ async function heat() {
   const ends = more ? [high, low] : [low, high];
   byId("heat-legend").replaceChildren(
     ...(known.length ? [element("span", "", `fast ${number(ends[0])} `, ...swatches, ` slow ${number(ends[1])} ${unit}`)] : []),
-    element("span", "", element("i", "few"), "fewer than 6 samples"), element("span", "", element("i", "no"), "no sample"),
+    element("span", "", element("i", "few"), `fewer than ${LEAST} samples`), element("span", "", element("i", "no"), "no sample"),
   );
 }
 
@@ -349,8 +355,7 @@ async function refresh() {
     draw(all);
     await week(all[0]);
   } catch (error) {
-    byId("state").className = "stale";
-    byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
+    stumble(error, refresh);
   }
 }
 

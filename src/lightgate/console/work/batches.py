@@ -169,13 +169,19 @@ def _try_lines(own: OwnGateway) -> tuple[str, ...]:
     said = {"model": model, "messages": [{"role": "user", "content": "Say hello."}]}
     url = "/v1/chat/completions"
     line = {"custom_id": "1", "method": "POST", "url": url, "body": said}
-    order = {"input_file_id": "FILE_ID", "endpoint": url, "completion_window": "24h"}
+    order = {"input_file_id": "'$FILE_ID'", "endpoint": url, "completion_window": "24h"}
+    upload = f"curl -s {address}/v1/files{key} -F purpose=batch -F file=@lines.jsonl"
     return (
         f"echo {_shell(line)} > lines.jsonl",
-        f"curl {address}/v1/files{key} -F purpose=batch -F file=@lines.jsonl",
-        f"curl {address}/v1/batches{key} -H 'content-type: application/json' -d {_shell(order)}",
+        f"FILE_ID=$({upload} | grep -o 'file-[0-9a-f]*' | head -n 1)",
+        # The quotes around the variable end those of the body: the shell puts the id in.
+        f"curl {address}/v1/batches{key} -H 'content-type: application/json' -d '{_json(order)}'",
     )
 
 
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
 def _shell(value: object) -> str:
-    return shlex.quote(msgspec.json.encode(value).decode())
+    return shlex.quote(_json(value))
