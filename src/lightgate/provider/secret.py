@@ -102,7 +102,7 @@ def key_from_env(name: str, env: Mapping[str, str], *, line: bool = False) -> Se
 def spellings(key: str) -> tuple[str, ...]:
     """The spellings of a key: as it is, in a URL, in HTML, in JSON, in base64, in lower case."""
     ways = [key, quote(key), quote(key, safe=""), html.escape(key)]
-    ways += [_SIGN.sub(lambda sign, form=form: form % ord(sign[0]), key) for form in _FORMS]
+    ways += ["".join([form % ord(c) if _SIGN.match(c) else c for c in key]) for form in _FORMS]
     ways.append(msgspec.json.encode(key).decode()[1:-1])
     # Basic authentication puts a colon before a key.
     ways += [b64encode(said.encode()).decode().rstrip("=") for said in (key, f":{key}")]
