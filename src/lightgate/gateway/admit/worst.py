@@ -241,7 +241,7 @@ def _tier_of(request: ClientRequest) -> str | None:
     for name in _TIERS.get(request.endpoint.dialect, ("service_tier",)):
         raw = request.fields.get(name)
         try:
-            word = None if raw is None else _tier.decode(raw)
+            word: str | None = None if raw is None else _tier.decode(raw)
         except ValueError:
             continue
         if word is not None and not (name == "speed" and word == "standard"):
