@@ -11,8 +11,15 @@ from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import CredentialsError, UsageError
 from lightgate.provider.catalogue import Provider
-from lightgate.provider.prepare import CUT, head_block, prepare, without_secrets
-from lightgate.provider.secret import Secret, first_set, key_from_env
+from lightgate.provider.prepare import head_block, prepare
+from lightgate.provider.secret import (
+    CUT,
+    Secret,
+    first_set,
+    key_from_env,
+    spellings,
+    without_secrets,
+)
 from lightgate.provider.target import Target
 from lightgate.wire.origin import Origin
 
@@ -61,6 +68,55 @@ def target(*, signer: Fake | None = None, **row: Any) -> Target:
 def test_a_key_is_masked_as_it_is_and_as_a_url_spells_it(spelled: str) -> None:
     shown = without_secrets(f"no: {spelled}! again {spelled}.", (Secret(KEY),))
     assert shown == "no: ***! again ***."
+
+
+ODD = 'id0123456789.Se/cr+et;"7"&x'
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "id0123456789%2ESe%2Fcr%2Bet%3B%227%22%26x",
+        "id0123456789%2eSe%2fcr%2bet%3b%227%22%26x",
+        "id0123456789.Se/cr%2Bet%3B%227%22%26x",
+        "id0123456789.Se/cr+et;&quot;7&quot;&amp;x",
+        "id0123456789&#46;Se&#47;cr&#43;et&#59;&#34;7&#34;&#38;x",
+        "id0123456789&#x2e;Se&#x2f;cr&#x2b;et&#x3b;&#x22;7&#x22;&#x26;x",
+        "id0123456789\\u002eSe\\u002fcr\\u002bet\\u003b\\u00227\\u0022\\u0026x",
+        'id0123456789.Se/cr+et;\\"7\\"&x',
+        "aWQwMTIzNDU2Nzg5LlNlL2NyK2V0OyI3IiZ4",
+        "OmlkMDEyMzQ1Njc4OS5TZS9jcitldDsiNyImeA",
+        'id0123456789.se/cr+et;"7"&x',
+    ],
+)
+def test_a_key_is_masked_in_every_spelling(spelled: str) -> None:
+    assert without_secrets(f"no: {spelled}!", (Secret(ODD),)) == "no: ***!"
+    assert Secret(ODD).in_bytes(f"a {spelled} b".encode())
+    assert not Secret(ODD).in_bytes(spelled[:-1].encode())
+
+
+def test_a_short_key_in_lower_case_is_a_word() -> None:
+    assert without_secrets("The queue is empty.", (Secret("EMPTY"),)) == "The queue is empty."
+    assert "a2345678901b" in spellings("A2345678901b")
+    assert "a234567890b" not in spellings("A234567890b")
+
+
+@pytest.mark.parametrize(
+    ("torn", "shown"),
+    [
+        ("no: ***.Se/cr+et. See there", "no: ***. See there"),
+        ("no: ***%2FSe. See there", "no: ***%2FSe. See there"),
+        ("no: id01***, and ***", "no: ***, and ***"),
+        ("no: id0***, and ***et;. So", "no: id0***, and ***et;. So"),
+        ('no: id0123***/cr+***;"7"&', "no: ******"),
+        ("no: ***.Se/cr\N{HORIZONTAL ELLIPSIS}", "no: ***\N{HORIZONTAL ELLIPSIS}"),
+        ("***", "***"),
+        ("***0123***", "******"),
+    ],
+)
+def test_pieces_of_a_key_beside_stars_are_masked(torn: str, shown: str) -> None:
+    """A dialect masks what looks like a key, and that may end within it."""
+    assert without_secrets(torn, (Secret(ODD),)) == shown
 
 
 def test_every_secret_is_masked() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.errors import TooLarge
-from lightgate.wire.sse import EVENT_LIMIT, SseSplitter
+from lightgate.wire.sse import EVENT_LIMIT, LINE_LIMIT, SseSplitter
 
 Event = tuple[bytes, bytes]
 
@@ -170,6 +170,16 @@ def test_a_line_of_100_mib_is_refused_early_and_never_held(size: int) -> None:
     finally:
         tracemalloc.stop()
     assert EVENT_LIMIT < peak < 2 * EVENT_LIMIT
+
+
+def test_an_event_has_a_limited_number_of_lines() -> None:
+    splitter = SseSplitter()
+    lines = b"data: x\n" * LINE_LIMIT
+    assert splitter.feed(lines) == []
+    assert splitter.feed(b"\n") == [(b"", b"x\n" * (LINE_LIMIT - 1) + b"x")]
+    assert splitter.feed(lines) == []
+    with pytest.raises(TooLarge, match="lines"):
+        splitter.feed(b"data: x\n")
 
 
 def test_an_event_of_many_lines_is_limited_too() -> None:

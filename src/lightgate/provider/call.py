@@ -289,10 +289,11 @@ class Call:
 
     def _hide_key(self, key: Secret) -> None:
         """Forget header fields in which a provider repeats our key."""
-        secret = key.reveal().encode()
-        if secret in self.said_id:
+        if not key.in_bytes(b" ".join([self.said_id, *map(b" ".join, self.limits)])):
+            return
+        if key.in_bytes(self.said_id):
             self.said_id = b""
-        self.limits = [pair for pair in self.limits if secret not in b" ".join(pair)]
+        self.limits = [pair for pair in self.limits if not key.in_bytes(b" ".join(pair))]
 
     def on_body(self, data: bytes, stamp: int, since: int) -> None:  # noqa: C901, PLR0912 - for every token: no calls that can be spared
         """Scan one read."""

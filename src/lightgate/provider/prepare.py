@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -20,7 +19,7 @@ from lightgate.dialect.request import Built, CallForm
 from lightgate.errors import UsageError
 from lightgate.provider.cloud.signer import Ask
 from lightgate.provider.generations import generation_of
-from lightgate.provider.secret import Secret
+from lightgate.provider.secret import Secret, without_secrets
 from lightgate.wire.origin import Origin, split_url
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ NO_FORMS: Final[Mapping[str, CallForm]] = MappingProxyType({})
 _WHOLE: Final = (("content-type", "application/json"), ("accept", "application/json"))
 _STREAMING: Final = ("stream", "stream_options")
 _BREAK: Final = re.compile(r"[\r\n\0]")  # would end a header
-CUT: Final = "\N{HORIZONTAL ELLIPSIS}"  # at the end of a text that was longer
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
@@ -119,24 +117,6 @@ def _written(
         streamed,
         target.secrets,
     )
-
-
-def without_secrets(text: str, secrets: tuple[Secret, ...]) -> str:
-    """A text with stars for secrets, as they are and as a URL spells them."""
-    for secret in secrets:
-        key = secret.reveal()
-        for spelled in {key, quote(key, safe="")}:
-            text = _without(text, spelled)
-    return text
-
-
-def _without(text: str, key: str) -> str:
-    text = text.replace(key, "***")
-    if text.endswith(CUT):
-        for size in range(len(key), 3, -1):
-            if text.endswith(key[:size] + CUT):
-                return f"{text[: -size - 1]}***"
-    return text
 
 
 def head_block(origin: Origin, path: str, headers: Pairs) -> bytes:

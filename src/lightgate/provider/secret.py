@@ -1,10 +1,15 @@
-"""API keys, held so that they are never printed."""
+"""API keys, held so that they are never printed, and cut out of what providers say."""
 
 from __future__ import annotations
 
 import hmac
+import html
 import re
-from typing import TYPE_CHECKING, NoReturn
+from base64 import b64encode
+from typing import TYPE_CHECKING, Final, NoReturn
+from urllib.parse import quote
+
+import msgspec
 
 from lightgate.errors import CredentialsError, UsageError
 
@@ -12,6 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+CUT: Final = "\N{HORIZONTAL ELLIPSIS}"  # at the end of a text that was longer
+_MASK: Final = "***"  # also what stands where a dialect saw something that looks like a key
+_SIGN: Final = re.compile("[^A-Za-z0-9]")
+# How the signs of a key are written in URLs, in HTML and in JSON that is quoted in JSON.
+_FORMS: Final = ("%%%02X", "%%%02x", "&#%d;", "&#x%x;", "\\u%04x")
+_LEAST: Final = 4  # characters; fewer of a key cannot be told from a word
+_DISTINCT: Final = 12  # characters; a shorter key in lower case may be a word, such as "empty"
 
 
 class Secret:
@@ -22,7 +34,7 @@ class Secret:
     value of a header, such as "Basic abc", which may hold spaces.
     """
 
-    __slots__ = ("_value",)
+    __slots__ = ("_value", "_ways")
 
     def __init__(self, value: str, *, origin: str = "the API key", line: bool = False) -> None:
         text = value.strip()
@@ -35,6 +47,7 @@ class Secret:
                 hint="Copy the key again; one line, no quotes.",
             )
         self._value = text
+        self._ways: tuple[bytes, ...] = ()
 
     def reveal(self) -> str:
         """The key itself, for the request's header and nothing else."""
@@ -45,6 +58,11 @@ class Secret:
 
     def __str__(self) -> str:
         return "***"
+
+    def in_bytes(self, text: bytes) -> bool:
+        """Whether header fields of a provider hold the key, in any spelling."""
+        self._ways = self._ways or tuple(way.encode() for way in spellings(self._value))
+        return any(way in text for way in self._ways)
 
     def __format__(self, spec: str) -> str:
         return format("***", spec)
@@ -79,3 +97,54 @@ def key_from_env(name: str, env: Mapping[str, str], *, line: bool = False) -> Se
             f"The environment variable {name} is not set.", hint=f"export {name}=..."
         )
     return Secret(env[name], origin=f"The key in {name}", line=line)
+
+
+def spellings(key: str) -> tuple[str, ...]:
+    """The spellings of a key: as it is, in a URL, in HTML, in JSON, in base64, in lower case."""
+    ways = [key, quote(key), quote(key, safe=""), html.escape(key)]
+    ways += ["".join([form % ord(c) if _SIGN.match(c) else c for c in key]) for form in _FORMS]
+    ways.append(msgspec.json.encode(key).decode()[1:-1])
+    # Basic authentication puts a colon before a key.
+    ways += [b64encode(said.encode()).decode().rstrip("=") for said in (key, f":{key}")]
+    if len(key) >= _DISTINCT:
+        ways.append(key.lower())
+    return tuple(dict.fromkeys(ways))
+
+
+def without_secrets(text: str, secrets: tuple[Secret, ...]) -> str:
+    """A text with stars for secrets, in any spelling, whole, cut at the end or torn by stars."""
+    for secret in secrets:
+        for spelled in spellings(secret.reveal()):
+            text = _without(text, spelled)
+    return text
+
+
+def _without(text: str, key: str) -> str:
+    text = text.replace(key, _MASK)
+    if text.endswith(CUT):
+        for size in range(len(key), _LEAST - 1, -1):
+            if text.endswith(key[:size] + CUT):
+                text = f"{text[: -size - 1]}{_MASK}"
+                break
+    if _MASK not in text:
+        return text
+    first, *others = text.split(_MASK)
+    kept = [first, *[each[_begun(each, key) :] for each in others]]
+    kept[:-1] = [each[: len(each) - _ended(each, key)] for each in kept[:-1]]
+    return _MASK.join(kept)
+
+
+def _begun(text: str, key: str) -> int:
+    """How many characters a text begins with that are a piece of a key."""
+    size = 0
+    while size < len(text) and text[: size + 1] in key:
+        size += 1
+    return size if size >= _LEAST else 0
+
+
+def _ended(text: str, key: str) -> int:
+    """How many characters a text ends with that are a piece of a key."""
+    size = 0
+    while size < len(text) and text[-size - 1 :] in key:
+        size += 1
+    return size if size >= _LEAST else 0

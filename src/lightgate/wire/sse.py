@@ -11,6 +11,7 @@ from typing import Final
 from lightgate.errors import TooLarge
 
 EVENT_LIMIT: Final = 4 * 1024 * 1024
+LINE_LIMIT: Final = 50_000  # data lines of one event; to join so many takes some 10 ms
 _BOM: Final = b"\xef\xbb\xbf"
 
 Event = tuple[bytes, bytes]  # name (empty where none was given), data
@@ -100,6 +101,8 @@ class SseSplitter:
                 self._size += len(line) - 5
             else:
                 self._line(line)
+        if len(held) > LINE_LIMIT:
+            raise TooLarge(f"One event of the stream has more than {LINE_LIMIT} lines.")
         return events
 
     def _hold(self, rest: bytes) -> None:

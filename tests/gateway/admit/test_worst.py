@@ -316,3 +316,38 @@ async def test_where_less_is_left_a_kept_prompt_reserves_all_of_it(
     rig = await start(providers(upstream.port) + CALLS, env=ENV, terms=terms)
     await asked(rig, "/v1/messages", model="rawant/m", container={"skills": []})
     assert rig.reserved()[0].nano_usd == NANO // 20
+
+
+FAST = """
+[prices."rawant/m"]
+input = 1
+output = 2
+[prices."rawant/m".tiers.fast]
+input = 6
+output = 12
+"""
+
+
+async def test_a_faster_answer_of_anthropic_is_a_tier(start: Start, upstream: Upstream) -> None:
+    usage = {"input_tokens": 10, "output_tokens": 5, "service_tier": "standard", "speed": "fast"}
+    said = {"type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn"}
+    body = {**said, "id": "x", "content": [{"type": "text", "text": "hi"}], "usage": usage}
+    upstream.script = whole(json.dumps(body).encode())
+    rig = await started(start, upstream, FAST)
+    for fields, times in (({"speed": "fast"}, 6), ({"speed": "standard"}, 1), ({}, 1)):
+        answer, size = await asked(rig, "/v1/messages", model="rawant/m", **fields)
+        assert answer.status == 200
+        assert rig.reserved()[-1].nano_usd == times * text(size)
+        assert answer.headers["x-lightgate-cost-usd"] == "0.00012"  # the answer says which it was
+    answer, _ = await asked(rig, "/v1/messages", model="rawant/m", speed="faster")
+    assert answer.status == 403
+    assert "the service tier 'faster'" in answer.body.decode()
+
+
+async def test_a_tier_of_gemini_has_a_price_too(start: Start, upstream: Upstream) -> None:
+    rig = await started(start, upstream)
+    body = json.dumps({"contents": [], "serviceTier": "priority"}).encode()
+    path = "/v1beta/models/rawgem/m:generateContent"
+    answer = await rig.ask(path, body, x_api_key=rig.keys["me"])
+    assert answer.status == 403
+    assert "the service tier 'priority'" in answer.body.decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -14,20 +14,37 @@ from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
 from lightgate.errors import PeerReset
 from lightgate.gateway.exchange.attempt import Attempt, Held
-from lightgate.gateway.served.price import NO_BILL, USUAL_ANSWER, Bill, TokenPrices
+from lightgate.gateway.served.price import NO_BILL, USUAL_ANSWER, Bill, Ceiling, TokenPrices
 from lightgate.price.rates import Rates
 
 
+class Told(NamedTuple):
+    """A bill that tells what it is of: tokens of the prompt, tokens of the answer."""
+
+    tokens_in: int
+    out: int
+    source: str = "estimated"
+    as_of: str | None = None
+
+    @property
+    def nano_usd(self) -> int:
+        return self.tokens_in + self.out
+
+
 class Prices:
-    """Prices that tell what they were asked for: tokens of the prompt, tokens of the answer."""
+    """Prices of a nano-dollar for each token."""
 
     known = True
 
-    def estimate(self, tokens_in: int, tokens_out: int) -> tuple[int, int]:
-        return tokens_in, tokens_out
+    def bill(self, tokens: Tokens) -> Told:
+        assert tokens.source == "estimate"
+        return Told(tokens.tokens_in or 0, tokens.out or 0, "counted")
 
-    def in_kind(self, bill: tuple[int, int], _request: Any, out: int) -> tuple[int, int]:
-        assert out == bill[1]
+    def estimate(self, tokens_in: int, tokens_out: int) -> Told:
+        return Told(tokens_in, tokens_out)
+
+    def in_kind(self, bill: Told, _request: Any, out: int) -> Told:
+        assert out == bill.out
         return bill
 
 
@@ -41,19 +58,41 @@ def billed(
     answers: int = 1,
     stops: bool = True,
     streamed: bool = True,
+    lost: bool = False,
+    ceiling: Ceiling | None = None,
+    hurried: bool = False,
+    counted: int | None = None,
+    tools: bool = False,
 ) -> Any:
-    endpoint = SimpleNamespace(tokens=True, free=False, sound=None)
+    endpoint = SimpleNamespace(tokens=True, free=False, sound=None, dialect="openai-chat")
     request = SimpleNamespace(
-        endpoint=endpoint, tokens_in=70, max_tokens=max_tokens, answers=answers
+        endpoint=endpoint,
+        tokens_in=70,
+        max_tokens=max_tokens,
+        answers=answers,
+        fields={},
+        found=SimpleNamespace(tools={"web_search": 1} if tools else {}),
     )
     played: Any = SimpleNamespace(
-        target=SimpleNamespace(prices=Prices(), abort_stops_billing=stops),
-        exchange=SimpleNamespace(request=request, cap=cap),
+        target=SimpleNamespace(
+            prices=Prices(), abort_stops_billing=stops, carries_out=lambda *_: tools
+        ),
+        exchange=SimpleNamespace(
+            request=request,
+            cap=cap,
+            ceilings=None if ceiling is None else {"lab/a": ceiling},
+            caller=SimpleNamespace(overrides=SimpleNamespace(hurried=hurried)),
+        ),
+        lost=lost,
+        step=SimpleNamespace(target="lab/a"),
         marks=SimpleNamespace(send=sent),
-        prepared=SimpleNamespace(streamed=streamed),
+        prepared=SimpleNamespace(streamed=streamed, dialect=SimpleNamespace(name="x")),
     )
     called: Any = SimpleNamespace(
-        error=PeerReset("gone"), status=status, outcome=outcome, tokens=Tokens(out=30)
+        error=PeerReset("gone"),
+        status=status,
+        outcome=outcome,
+        tokens=Tokens(out=30, tokens_in=counted),
     )
     return Attempt._billed(played, called)
 
@@ -68,21 +107,103 @@ def test_what_was_never_sent_or_was_refused_costs_nothing() -> None:
 
 @pytest.mark.parametrize("status", [None, 200])
 def test_what_broke_costs_what_came_of_it(status: int | None) -> None:
-    assert billed(status, Outcome.RESET, stops=False, streamed=False) == (70, 30)
-    assert billed(status, Outcome.CANCELLED) == (70, 30)
-    assert billed(status, Outcome.TIMEOUT) == (70, 30)
+    assert billed(status, Outcome.RESET, stops=False, streamed=False) == Told(70, 30)
+    assert billed(status, Outcome.CANCELLED) == Told(70, 30)
+    assert billed(status, Outcome.TIMEOUT) == Told(70, 30)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.TIMEOUT])
 @pytest.mark.parametrize("ends", [{"stops": False}, {"streamed": False}])
 def test_what_the_provider_goes_on_with_costs_all_that_was_asked_for(
-    outcome: Outcome, ends: dict[str, bool]
+    outcome: Outcome, ends: dict[str, Any]
 ) -> None:
-    assert billed(200, outcome, **ends) == (70, USUAL_ANSWER)
-    assert billed(200, outcome, max_tokens=400, **ends) == (70, 400)
-    assert billed(200, outcome, max_tokens=400, cap=300, **ends) == (70, 300)
-    assert billed(200, outcome, max_tokens=400, answers=3, **ends) == (70, 1200)
-    assert billed(200, outcome, max_tokens=20, **ends) == (70, 30)  # as much came already
+    assert billed(200, outcome, **ends) == Told(70, USUAL_ANSWER)
+    assert billed(200, outcome, max_tokens=400, **ends) == Told(70, 400)
+    assert billed(200, outcome, max_tokens=400, cap=300, **ends) == Told(70, 300)
+    assert billed(200, outcome, max_tokens=400, answers=3, **ends) == Told(70, 1200)
+    assert billed(200, outcome, max_tokens=20, **ends) == Told(70, 30)  # as much came already
+
+
+CEILING = Ceiling(most=9000, prompt=5000, out=400)
+
+
+def test_who_leaves_pays_the_most_that_a_prompt_can_cost() -> None:
+    """Pictures, files and searches cost what no number of bytes tells."""
+    assert billed(200, Outcome.CANCELLED, ceiling=CEILING) == Bill(5300, "estimated", None)
+    assert billed(None, Outcome.CANCELLED, ceiling=CEILING) == Bill(5300, "estimated", None)
+    text = CEILING._replace(text=True)
+    assert billed(200, Outcome.CANCELLED, ceiling=text) == Told(70, 30)
+
+
+def test_only_a_client_pays_for_what_it_ended() -> None:
+    assert billed(200, Outcome.CANCELLED, ceiling=CEILING, lost=True) == Told(70, 30)
+    assert billed(200, Outcome.RESET, ceiling=CEILING) == Told(70, 30)
+    assert billed(200, Outcome.RESET, ceiling=CEILING, hurried=True) == Told(70, 30)
+    assert billed(200, Outcome.TIMEOUT, ceiling=CEILING) == Told(70, 30)
+    assert billed(200, Outcome.TIMEOUT, ceiling=CEILING, hurried=True).nano_usd == 5300
+
+
+def test_a_prompt_that_was_counted_costs_its_count() -> None:
+    """Tools are counted at the end, which has not come."""
+    assert billed(200, Outcome.CANCELLED, counted=900) == Told(900, 30, "counted")
+    assert billed(200, Outcome.RESET, counted=900) == Told(900, 30, "counted")
+    assert billed(200, Outcome.CANCELLED, counted=900, ceiling=CEILING) == Told(900, 30, "counted")
+    tools: dict[str, Any] = {"counted": 900, "ceiling": CEILING, "tools": True}
+    assert billed(200, Outcome.CANCELLED, **tools) == Bill(5300, "counted", None)
+    tools["counted"] = 6000
+    assert billed(200, Outcome.CANCELLED, **tools) == Bill(6030, "counted", None)
+
+
+@pytest.mark.parametrize("ends", [{"stops": False}, {"streamed": False}])
+def test_an_answer_without_a_limit_that_goes_on_is_as_long_as_can_be(ends: dict[str, Any]) -> None:
+    text = CEILING._replace(text=True)
+    assert billed(200, Outcome.CANCELLED, ceiling=text, **ends) == Told(70, 400)
+    assert billed(200, Outcome.CANCELLED, ceiling=CEILING, **ends).nano_usd == 9000
+    assert billed(200, Outcome.CANCELLED, ceiling=text, max_tokens=50, **ends) == Told(70, 50)
+    assert billed(200, Outcome.CANCELLED, ceiling=text, cap=60, **ends) == Told(70, 60)
+    lost = billed(200, Outcome.CANCELLED, ceiling=text, lost=True, **ends)
+    assert lost == Told(70, USUAL_ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("seen", "most"), [(0, 5000), (1, 5010), (399, 8990), (400, 9000), (401, 9000)]
+)
+def test_the_most_grows_with_what_came(seen: int, most: int) -> None:
+    assert CEILING.after(seen) == most
+    assert Ceiling(10, 0, 3).after(1) == 4  # rounded up
+    assert Ceiling(7, 7, 1).after(0) == 7
+
+
+def test_a_recording_that_nobody_timed_costs_the_most_that_it_can() -> None:
+    def heard(outcome: Outcome, characters: int | None, *, lost: bool = False) -> Any:
+        endpoint = SimpleNamespace(tokens=False, free=False, sound="form")
+        sound = SimpleNamespace(characters=characters)
+        played: Any = SimpleNamespace(
+            target=SimpleNamespace(
+                prices=SimpleNamespace(spoken=lambda *_: Bill(3, "estimated", "now")),
+                abort_stops_billing=False,
+                carries_out=None,
+            ),
+            prepared=SimpleNamespace(streamed=False, dialect=SimpleNamespace(name="x")),
+            exchange=SimpleNamespace(
+                request=SimpleNamespace(endpoint=endpoint, sound=sound, max_tokens=None),
+                cap=None,
+                ceilings={"lab/a": CEILING},
+                caller=SimpleNamespace(overrides=SimpleNamespace(hurried=False)),
+            ),
+            marks=SimpleNamespace(send=1),
+            lost=lost,
+            step=SimpleNamespace(target="lab/a"),
+        )
+        called: Any = SimpleNamespace(
+            error=PeerReset("x"), status=200, outcome=outcome, tokens=Tokens()
+        )
+        return Attempt._billed(played, called).nano_usd
+
+    assert heard(Outcome.CANCELLED, None) == 9000
+    assert heard(Outcome.CANCELLED, None, lost=True) == 3
+    assert heard(Outcome.RESET, None) == 3
+    assert heard(Outcome.CANCELLED, 50) == 3
 
 
 def test_an_attempt_that_waited_for_a_better_one_goes_on_when_its_time_is_over() -> None:

@@ -153,6 +153,14 @@ def test_a_prompt_that_is_kept_for_an_hour() -> None:
     assert billed_parts(request(MESSAGES, system="x"))[1] is False
 
 
+@pytest.mark.parametrize("spelled", [rb"\u0031h", rb"1\u0068", rb"\u0031\u0068"])
+def test_an_escape_does_not_hide_the_hour(spelled: bytes) -> None:
+    hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    asked = request(MESSAGES, system=[hour])
+    asked.body = asked.body.replace(b"1h", spelled)
+    assert billed_parts(asked)[1] is True
+
+
 @pytest.mark.parametrize("raw", [b"{", b"nothing", b"[" * 5000, b"\xff"])
 def test_fields_that_are_no_json_offer_nothing(raw: bytes) -> None:
     one = request(CHAT)

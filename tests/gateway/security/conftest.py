@@ -202,7 +202,7 @@ def behind(start: Start, upstream: Upstream) -> Behind:
     """Starts a gateway in this process in front of the scripted provider."""
 
     async def begin(models: str = "", **more: Any) -> Rig:
-        return await start(providers(upstream.port) + models, env=ENV, **more)
+        return await start(providers(upstream.port) + models, **{"env": ENV, **more})
 
     return begin
 

@@ -89,7 +89,9 @@ async def test_an_answer_in_an_unknown_coding_is_refused(
     upstream.script = whole(chat_body(), fields=kind + b"content-encoding: %b\r\n" % coding)
     answer = await rig.chat("raw/m", stream=stream)
     assert answer.status == 502
-    assert f"compressed its answer as '{coding.decode()}'" in answer.body.decode()
+    known = coding in {b"br", b"zstd"}
+    said = f"as '{coding.decode()}'" if known else "in an unknown way"
+    assert f"compressed its answer {said}" in answer.body.decode()
     [heard] = upstream.heard
     assert dict(heard.headers)[b"accept-encoding"] == b"identity"
 

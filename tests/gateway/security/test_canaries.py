@@ -139,6 +139,29 @@ async def test_a_provider_that_repeats_its_key_reaches_nobody(
         assert part not in logged
 
 
+async def test_the_rest_of_a_key_of_which_a_part_looks_like_one_reaches_nobody(
+    behind: Behind, upstream: Upstream
+) -> None:
+    """Keys of some providers are an id, a dot and a secret; the id alone looks like a key."""
+    odd = "0123456789abcdef0123456789abcdef.canary-rest,7d1f"
+    rig = await behind(env={**ENV, "RAW_KEY": odd})
+    told = b""
+    for spelled in (odd, odd.replace(",", "%2c"), f"Bearer {odd}"):
+        said = json.dumps({"error": {"message": f"no {spelled}!", "code": spelled}}).encode()
+        scripts = (whole(said, status=b"400 Bad"), events(chunk("a"), b"data: %b\n\n" % said))
+        for script in (*scripts, whole(b"", fields=b"content-encoding: %b\r\n" % odd.encode())):
+            upstream.script = script
+            rig.state.learned.breakers.__init__(rig.state.served.terms.breaker, lambda: 0.5)  # type: ignore[misc]
+            told += shown(await rig.chat("raw/m", stream=True))
+    with Ledger.open("sqlite", rig.data) as ledger:
+        Shipper(ledger, rig.data / "journal").ship(10_000)
+    assert told.count(b"no ***!") == 6
+    everywhere = told + files_of(rig.data)
+    assert len(rig.settled()) == 9
+    assert b"anary" not in everywhere
+    assert b"7d1f" not in everywhere
+
+
 async def test_a_worker_under_every_fault_says_no_secret(spawn: Spawn, upstream: Upstream) -> None:
     worker = await spawn(terms={"me": KeyTerms(name="me")})
     key = worker.keys["me"]

@@ -250,3 +250,26 @@ async def test_pictures_by_address_cannot_overdraw_a_budget(
     assert {answer.status for answer in answers} == {200, 402}
     await rig.until(lambda: len(rig.settled()) == len(admitted))
     assert 0 < standing(rig).spent_nano <= budget * NANO
+
+
+async def test_leaving_does_not_make_pictures_free(behind: Behind, upstream: Upstream) -> None:
+    """A client that hangs up before the usage comes pays the most that its prompt can cost."""
+
+    async def slow(_: Heard) -> AsyncIterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + chunk("a")
+        await asyncio.sleep(60)
+
+    upstream.script = slow
+    rig = await behind(terms={"me": KeyTerms(name="me", budget_usd=Decimal(5))})
+    picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    body = {"model": "raw/m", "stream": True, "max_tokens": 10}
+    body["messages"] = [{"role": "user", "content": [picture] * 20}]
+    line = await rig.line()
+    raw = json.dumps(body).encode()
+    line.send("POST", "/v1/chat/completions", raw, {"x-api-key": rig.keys["me"]})
+    await rig.until(lambda: any(one.attempts and one.attempts[0].heard for one in rig.exchanges))
+    reserved = standing(rig).held_nano
+    assert reserved > 20 * 48_000 * 1000  # at a dollar for a million tokens
+    await line.close()
+    await rig.until(lambda: bool(rig.settled()), within_s=5)
+    assert reserved - (10 + SLACK) * 2000 <= standing(rig).spent_nano <= reserved

@@ -53,3 +53,13 @@ def test_who_reads_which_coding() -> None:
     assert isinstance(inflater_for(b"br", 500, "there"), Unread)
     with pytest.raises(Malformed, match="'br'"):
         inflater_for(b"br", 200, "there")
+
+
+@pytest.mark.parametrize("coding", [b"sk-canary-0123", b"gzip, identity", b"x", b"\xff"])
+def test_a_word_that_is_no_coding_is_not_repeated(coding: bytes) -> None:
+    with pytest.raises(Malformed) as refused:
+        inflater_for(coding, 200, "there")
+    said = (
+        "there compressed its answer in an unknown way, which nobody asked for and cannot be read."
+    )
+    assert refused.value.message == said

@@ -55,6 +55,7 @@ class _Usage(msgspec.Struct, gc=False):
     output_tokens_details: _OutDetails | None = None
     server_tool_use: _Called | None = None
     service_tier: Any = None
+    speed: Any = None
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -242,9 +243,16 @@ def _use(listener: Listener, said: _Usage | None, *, begun: bool = False) -> Non
             tokens_cache_write=written,
             tokens_cache_write_1h=_or(hour, before.tokens_cache_write_1h),
             calls=before.calls if called is None else _calls(called),
-            tier=said.service_tier if isinstance(said.service_tier, str) else before.tier,
+            tier=_tier(said) or before.tier,
         )
     )
+
+
+def _tier(said: _Usage) -> str | None:
+    """Return the service tier that answered; a faster answer is dearer in any of them."""
+    if said.speed == "fast":
+        return "fast"
+    return said.service_tier if isinstance(said.service_tier, str) else None
 
 
 def _calls(said: _Called) -> Calls:

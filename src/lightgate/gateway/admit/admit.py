@@ -14,7 +14,7 @@ from lightgate.gateway.request.form import read_form
 from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.gateway.request.shorten import Shortening, shorten
 from lightgate.gateway.served.asked import ModelUnknown, not_for_key
-from lightgate.gateway.served.price import USUAL_ANSWER
+from lightgate.gateway.served.price import USUAL_ANSWER, Ceiling
 from lightgate.gateway.spend.counters import limited
 from lightgate.ledger.journal.notes import Reserved
 
@@ -242,7 +242,8 @@ def _reserve_budget(
         most = max(most, spend.left_nano(key))
     yield from _reserve_most(spend, exchange, key, tokens, (most, least))
     if unbounded:
-        exchange.ceilings = dict.fromkeys(exchange.ceilings or (), exchange.reserved // beside)
+        most = exchange.reserved // beside
+        exchange.ceilings = dict.fromkeys(exchange.ceilings or (), Ceiling(most, most, 1))
 
 
 def _reserve_most(
@@ -281,7 +282,8 @@ def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> W
     if key is None or key.budget_usd is None or state.spend is None:
         yield from _take(state, exchange, 0, exchange.reserved)
         return
-    exchange.ceilings = {name: cost for name, cost in costs.items() if cost is not None}
+    known = {name: cost for name, cost in costs.items() if cost is not None}
+    exchange.ceilings = {name: Ceiling(cost, cost, 1) for name, cost in known.items()}
     usual = [targets[step.target].prices.least_spoken(sound) for step in steps]
     least = min(exchange.reserved, worst(steps, usual, checked=False))
     yield from _reserve_most(state.spend, exchange, key, 0, (exchange.reserved, least))

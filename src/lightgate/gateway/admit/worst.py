@@ -15,7 +15,7 @@ import msgspec
 from lightgate.gateway.admit.overrides import forbidden
 from lightgate.gateway.request.hosted import answer_kinds, billed_parts, offered_tools, refers
 from lightgate.gateway.request.refusal import Refusing
-from lightgate.gateway.served.price import SLACK, USUAL_ANSWER
+from lightgate.gateway.served.price import SLACK, USUAL_ANSWER, Ceiling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan, Step
 
 BYTES_PER_TOKEN: Final = 2  # of any language; only runs of random characters have fewer
+# Where a dialect names a tier, the dearer first; all others have `service_tier`.
+_TIERS: Final = {
+    "anthropic-messages": ("speed", "service_tier"),
+    "gemini": ("serviceTier", "service_tier"),
+}
 _tier: Final = msgspec.json.Decoder(str | None)
 
 
@@ -70,32 +75,33 @@ def reserve_plan(exchange: Exchange, out: int | None) -> Reservation:
     `out` are the tokens of all answers together, None where no limit is named: then each is as long
     as its model's can be. No attempt is billed above what is reserved for it.
     """
-    request, plan, costs = exchange.request, exchange.plan, {}
+    request, plan, ceilings = exchange.request, exchange.plan, {}
     given, hour = billed_parts(request)
     tools, kept = offered_tools(request), refers(request)
     asked = _Asked(request, out, kept, given, hour, tools, _tier_of(request), answer_kinds(request))
     lacking: dict[str, _Lacking] = {}
     for name in dict.fromkeys(step.target for step in plan.steps):
-        cost = _cost(exchange.served.targets[name], asked)
-        if isinstance(cost, int):
-            costs[name] = cost
+        ceiling = _ceiling(exchange.served.targets[name], asked)
+        if isinstance(ceiling, Ceiling):
+            ceilings[name] = ceiling
         else:
-            lacking[name] = cost
+            lacking[name] = ceiling
     if lacking:
         leave_out(exchange, {name: each.word for name, each in lacking.items()})
         if not exchange.plan.steps:
             sentence = next(iter(lacking.values())).sentence
             raise Refusing(forbidden(f"This key has a budget and {sentence} in lightgate.toml."))
-    exchange.ceilings = costs
+    exchange.ceilings = ceilings
     steps, checked = exchange.plan.steps, bool(exchange.alias.verify)
     targets = exchange.served.targets
-    most = worst(steps, [costs[step.target] for step in steps], checked=checked)
+    most = worst(steps, [ceilings[step.target].most for step in steps], checked=checked)
     paid = given.unknown and any(not targets[step.target].prices.hourly for step in steps)
     beside = worst(steps, [1] * len(steps), checked=checked)
     if out is not None and not kept:
         return Reservation(most, most, bool(paid), beside)
     usual = asked._replace(out=out or USUAL_ANSWER * request.answers, refers=False)
-    least = [cost if isinstance(cost := _cost(targets[s.target], usual), int) else 0 for s in steps]
+    found = [_ceiling(targets[step.target], usual) for step in steps]
+    least = [each.most if isinstance(each, Ceiling) else 0 for each in found]
     return Reservation(most, min(most, worst(steps, least, checked=checked)), bool(paid), beside)
 
 
@@ -144,8 +150,23 @@ def worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int:
     return max(fanout * tiers[start] + climbed, *costs)
 
 
-def _cost(target: ServedTarget, asked: _Asked) -> int | _Lacking:
+def _ceiling(target: ServedTarget, asked: _Asked) -> Ceiling | _Lacking:
     """The most that a request can cost at a target, or what of it has no known price there."""
+    out = asked.out
+    if out is None:
+        tokens = asked.request.endpoint.tokens  # a vector has none
+        out = (target.longest_answer if tokens else USUAL_ANSWER) * asked.request.answers
+    out += SLACK + target.target.provider.part_tokens.reasoning
+    most = _cost(target, asked, out)
+    if not isinstance(most, int):
+        return most
+    prompt, given = _cost(target, asked, 0), asked.given
+    more = given.images or given.files or given.sounds or asked.refers or asked.hour or asked.tools
+    return Ceiling(most, prompt if isinstance(prompt, int) else most, out, text=not more)
+
+
+def _cost(target: ServedTarget, asked: _Asked, out: int) -> int | _Lacking:
+    """The most that a request costs at a target with so many tokens of answers."""
     name, prices, each = target.target.name, target.prices, target.target.provider.part_tokens
     if not prices.known:
         return _Lacking("price", f"{name} has no known price. Add it under [prices]")
@@ -162,11 +183,6 @@ def _cost(target: ServedTarget, asked: _Asked) -> int | _Lacking:
         calls += count
         fees += fee
     tokens_in = _tokens_in(asked, target) * (calls + 1) + calls * each.call
-    out = asked.out
-    if out is None:
-        tokens = asked.request.endpoint.tokens  # a vector has none
-        out = (target.longest_answer if tokens else USUAL_ANSWER) * asked.request.answers
-    out += SLACK + each.reasoning
     cost = (
         prices.worst(tokens_in, out)
         if asked.tier is None
@@ -221,8 +237,13 @@ def _parts_in(asked: _Asked, target: ServedTarget) -> int:
 
 
 def _tier_of(request: ClientRequest) -> str | None:
-    raw = request.fields.get("service_tier")
-    try:
-        return None if raw is None else _tier.decode(raw)
-    except ValueError:
-        return None
+    """The service tier that is asked for; Anthropic has a faster one under another name."""
+    for name in _TIERS.get(request.endpoint.dialect, ("service_tier",)):
+        raw = request.fields.get(name)
+        try:
+            word: str | None = None if raw is None else _tier.decode(raw)
+        except ValueError:
+            continue
+        if word is not None and not (name == "speed" and word == "standard"):
+            return word
+    return None

@@ -22,9 +22,8 @@ from lightgate.errors import (
     TooLarge,
 )
 from lightgate.gateway.exchange.large import read_large_answer
-from lightgate.gateway.request.hosted import offered_tools
 from lightgate.gateway.request.weight import LIGHT_BYTES, is_heavy
-from lightgate.gateway.served.price import FREE, NO_BILL, USUAL_ANSWER, Bill, believed, dollars
+from lightgate.gateway.served.price import NO_BILL, Bill, BillFacts, believed, billed, dollars
 from lightgate.provider.call import Call
 from lightgate.route.health.failure import (
     CANCELLED,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.around import ClientReply
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.gateway.request.refusal import Refusal
+    from lightgate.gateway.served.price import Ceiling
     from lightgate.gateway.served.target import ServedTarget
     from lightgate.provider.call import Called
     from lightgate.provider.prepare import Prepared
@@ -145,7 +145,7 @@ class ExchangeFacts(AttemptOwner, Protocol):
     assembles: bool
     reserved: int
     reserved_tokens: int
-    ceilings: dict[str, int] | None
+    ceilings: dict[str, Ceiling] | None
     routed_ns: int | None
     first_in_ns: int | None
     first_out_ns: int | None
@@ -436,53 +436,29 @@ class Attempt(Call):
         return (tokens.streamed or 0) - round(tokens.first_burst or 0), marks.last - marks.first
 
     def _billed(self, called: Called) -> Bill:
-        """What the provider will charge, as far as it can be known.
+        """What the provider will charge for the attempt, as far as it can be known."""
+        exchange, target, prepared = self.exchange, self.target, self.prepared
+        return billed(
+            BillFacts(
+                target.prices,
+                exchange.request,
+                called,
+                prepared.dialect.name,
+                sent=self.marks.send is not None,
+                # Closing does not stop the bill of an answer that is not streamed.
+                stops=target.abort_stops_billing and prepared.streamed,
+                limit=exchange.cap or exchange.request.max_tokens,
+                ceiling=None if exchange.ceilings is None else _left_at(self, called.outcome),
+                carries_out=target.carries_out,
+            )
+        )
 
-        An answer that broke off has no usage: closed by us it is billed by the provider's abort
-        policy, broken by the provider by what came of it.
-        """
-        prices, request = self.target.prices, self.exchange.request
-        if not request.endpoint.tokens and (request.endpoint.free or request.endpoint.sound):
-            return self._billed_otherwise(called)
-        if called.error is None:
-            if not prices.known:
-                return prices.unpriced
-            bill = prices.bill(called.tokens)
-            if bill.nano_usd is None and not prices.hourly:
-                bill = prices.estimate(request.tokens_in, called.tokens.out or 0)
-            if prices.media and not called.tokens.media:
-                bill = prices.in_kind(bill, request, called.tokens.out or 0)
-            return bill if not prices.calls else self._with_calls(bill, called)
-        if self.marks.send is None or (called.status is not None and called.status != 200):
-            return NO_BILL
-        seen = called.tokens.out or 0
-        by_us = called.outcome in {Outcome.CANCELLED, Outcome.TIMEOUT}
-        # Closing does not stop the bill of an answer that is not streamed.
-        if by_us and not (self.target.abort_stops_billing and self.prepared.streamed):
-            each = self.exchange.cap or request.max_tokens or USUAL_ANSWER
-            seen = max(seen, each * request.answers)
-        return prices.in_kind(prices.estimate(request.tokens_in, seen), request, seen)
-
-    def _with_calls(self, bill: Bill, called: Called) -> Bill:
-        """The bill with the calls of tools that providers of OpenAI's chat bill and do not count.
-
-        The others say in each answer what was called.
-        """
-        counts = called.tokens.calls or self.prepared.dialect.name != "openai-chat"
-        if counts or bill.nano_usd is None:
-            return bill
-        asked, prices = self.exchange.request, self.target.prices
-        fees = 0
-        for kind, count in offered_tools(asked).items():
-            if self.target.carries_out(kind, asked.endpoint.dialect):
-                fees += prices.worst_call(kind, count) or 0
-        return Bill(bill.nano_usd + fees, "estimated", bill.as_of) if fees else bill
-
-    def cut_bill(self, ceilings: dict[str, int]) -> None:
+    def cut_bill(self, ceilings: dict[str, Ceiling]) -> None:
         """Cut the bill to what was reserved for the attempt: no more can have been asked for."""
-        bill, most = self.bill, ceilings.get(self.step.target)
-        if most is None or bill.nano_usd is None or bill.nano_usd <= most:
+        bill, ceiling = self.bill, ceilings.get(self.step.target)
+        if ceiling is None or bill.nano_usd is None or bill.nano_usd <= ceiling.most:
             return
+        most = ceiling.most
         known = self.exchange.state.learned.overbilled
         if self.step.target not in known:
             known.add(self.step.target)
@@ -494,15 +470,6 @@ class Attempt(Call):
                 dollars(most),
             )
         self.bill = Bill(most, "estimated", bill.as_of)
-
-    def _billed_otherwise(self, called: Called) -> Bill:
-        """What an endpoint costs that is not paid by the token of a text."""
-        request = self.exchange.request
-        if request.endpoint.free:
-            return FREE
-        if self.marks.send is None or called.status not in {None, 200}:
-            return NO_BILL
-        return self.target.prices.spoken(called.tokens, request.sound)
 
     def _plausible(self, called: Called) -> Called:
         """The call with token counts that can be true."""
@@ -569,6 +536,14 @@ class Attempt(Call):
         if self.exchange.ceilings is not None:
             self.cut_bill(self.exchange.ceilings)
         return b"x-lightgate-cost-usd: %b\r\n" % dollars(self.bill.nano_usd or 0).encode()
+
+
+def _left_at(attempt: Attempt, outcome: Outcome) -> Ceiling | None:
+    """What was reserved for an attempt that its client broke off, or gave too little time."""
+    exchange = attempt.exchange
+    hurried = outcome is Outcome.TIMEOUT and exchange.caller.overrides.hurried
+    left = outcome is Outcome.CANCELLED and not attempt.lost
+    return (exchange.ceilings or {}).get(attempt.step.target) if left or hurried else None
 
 
 def _refused_before(

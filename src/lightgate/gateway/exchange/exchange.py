@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.told import Skipped
     from lightgate.gateway.request.around import ClientReply
     from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.served.price import Ceiling
     from lightgate.ledger.journal.notes import Settled
     from lightgate.route.plan.alias import Alias
     from lightgate.route.plan.plan import Plan, Step
@@ -143,7 +144,7 @@ class Exchange:
         self.cap: int | None = None  # the limit on answer tokens that is written into the request
         self.cache = "off"  # or how the answer is shared: hit, miss, join
         self.reserved = 0  # nano-dollars
-        self.ceilings: dict[str, int] | None = None  # of these, the most at each target
+        self.ceilings: dict[str, Ceiling] | None = None  # of these, the most at each target
         self.reserved_tokens = 0
         self.routed_ns: int | None = None
         self.assembles = False  # the client wants a whole answer, and the targets are to stream

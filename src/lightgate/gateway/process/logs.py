@@ -11,7 +11,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, TextIO, get_args
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -20,6 +20,7 @@ from lightgate.gateway.shared.store import SHARED_ENV
 from lightgate.ledger.locate import LEDGER_ENV
 from lightgate.provider.catalogue import ENV, catalogue
 from lightgate.provider.cloud import aws, azure
+from lightgate.provider.secret import spellings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -202,9 +203,8 @@ def _password(url: str) -> str:
 
 
 def _spellings(secret: str) -> tuple[str, ...]:
-    """The spellings of a secret: as it is, in a URL, as Python and JSON quote it."""
-    quoted = msgspec.json.encode(secret).decode()[1:-1]
-    return secret, quote(secret, safe=""), quote(secret), repr(secret)[1:-1], quoted
+    """The spellings of a secret: those that providers use, and as Python quotes it."""
+    return (*spellings(secret), repr(secret)[1:-1])
 
 
 def _clipped(text: str) -> str:

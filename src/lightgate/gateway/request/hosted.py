@@ -6,6 +6,7 @@ a key with a budget the most that the offered tools can cost is reserved.
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 USUAL_CALLS: Final = 10  # where no limit is named: after so many Anthropic ends the turn itself
 _MOST_CALLS: Final = 1000
-_HOUR: Final = b'"1h"'  # how long Anthropic is to keep a prompt, which costs more
+# How long Anthropic is to keep a prompt, which costs more; an escape of one of the two may hide it.
+_HOUR: Final = re.compile(rb'"1h"|\\u0031|\\u0068')
 _SOURCES: Final = 20  # of a search of xAI's that names no limit
 NO_KINDS: Final[frozenset[str]] = frozenset()
 _PLAIN_KINDS: Final = frozenset(("text", "modality_unspecified"))
@@ -87,7 +89,9 @@ def billed_parts(request: ClientRequest) -> tuple[Given, bool]:
     """Find parts that are no text, and whether Anthropic is to keep the prompt for an hour."""
     if request.found is not None and request.found.billed is not None:
         return request.found.billed
-    return given_parts(request.body, request.endpoint.dialect), _HOUR in request.body
+    return given_parts(request.body, request.endpoint.dialect), _HOUR.search(
+        request.body
+    ) is not None
 
 
 def refers(request: ClientRequest) -> bool:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import HEARD, Tokens
-from lightgate.gateway.request.hosted import answer_kinds
+from lightgate.gateway.request.hosted import answer_kinds, offered_tools
 from lightgate.price.rates import CHEAPER_TIERS, GROUNDED, USUAL_TIERS
 from lightgate.route.plan.hedge import TargetPrice
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from lightgate.gateway.request.body import ClientRequest, Sound
     from lightgate.price.rates import LongRates, Rates, TierRates
+    from lightgate.provider.call import Called
 
 NANO: Final = 1_000_000_000
 _PICO_PER_TOKEN: Final = 1_000_000  # one dollar per million tokens is a million pico-dollars each
@@ -347,6 +349,122 @@ class TokenPrices:
             for each in self._tiers.values()
         ]
         return max([usual, *(cost + self._request for cost in costs)])
+
+
+class Ceiling(NamedTuple):
+    """The most that an attempt at one target can cost, in nano-dollars.
+
+    `prompt` of it is for the prompt and for tools that the provider carries out, the rest for an
+    answer of `out` tokens. `text`: the prompt is nothing else, and its bytes tell what it costs.
+    """
+
+    most: int
+    prompt: int
+    out: int
+    text: bool = False
+
+    def after(self, seen: int) -> int:
+        """The most that an attempt can cost of whose answer so many tokens were made."""
+        if seen >= self.out:
+            return self.most
+        return self.prompt - (self.prompt - self.most) * seen // self.out
+
+
+class BillFacts(NamedTuple):
+    """What the bill of an attempt depends on; `called` says how it ended.
+
+    `sent`: the request went out. `stops`: closing it stops the bill. `limit` is on the tokens of
+    one answer. `ceiling` is what was reserved, where the client of a key with a budget broke off.
+    """
+
+    prices: TokenPrices
+    request: ClientRequest
+    called: Called
+    dialect: str  # of the target
+    sent: bool
+    stops: bool
+    limit: int | None
+    ceiling: Ceiling | None
+    carries_out: Callable[[str, str], bool]  # a tool, for a client of this dialect
+
+    def tools(self) -> dict[str, int]:
+        """The tools that the provider may carry out itself, with the most calls of each."""
+        offered, asked = offered_tools(self.request), self.request.endpoint.dialect
+        return {kind: most for kind, most in offered.items() if self.carries_out(kind, asked)}
+
+
+def billed(facts: BillFacts) -> Bill:
+    """What the provider will charge, as far as it can be known.
+
+    An answer that broke off has no usage: closed by us it is billed by the provider's abort
+    policy, broken by the provider by what came of it.
+    """
+    prices, request, called = facts.prices, facts.request, facts.called
+    if not request.endpoint.tokens and (request.endpoint.free or request.endpoint.sound):
+        return _billed_otherwise(facts)
+    if called.error is None:
+        if not prices.known:
+            return prices.unpriced
+        bill = prices.bill(called.tokens)
+        if bill.nano_usd is None and not prices.hourly:
+            bill = prices.estimate(request.tokens_in, called.tokens.out or 0)
+        if prices.media and not called.tokens.media:
+            bill = prices.in_kind(bill, request, called.tokens.out or 0)
+        return bill if not prices.calls else _with_calls(facts, bill)
+    if not facts.sent or (called.status is not None and called.status != 200):
+        return NO_BILL
+    return _broken_off(facts)
+
+
+def _broken_off(facts: BillFacts) -> Bill:
+    """The bill of an attempt without an end: what came, or all where closing does not stop it.
+
+    Some providers count the prompt at the beginning. Where none did and the client of a key with a
+    budget broke off, a prompt that is more than text costs the most that it can: else pictures,
+    files and searches would be had for their bytes.
+    """
+    prices, request, ceiling = facts.prices, facts.request, facts.ceiling
+    called, seen = facts.called, facts.called.tokens.out or 0
+    if called.outcome in {Outcome.CANCELLED, Outcome.TIMEOUT} and not facts.stops:
+        if facts.limit is None and ceiling is not None:
+            seen = ceiling.out
+        else:
+            seen = max(seen, (facts.limit or USUAL_ANSWER) * request.answers)
+    tokens = msgspec.structs.replace(called.tokens, out=seen, source="estimate")
+    bill = prices.bill(tokens) if tokens.tokens_in else NO_BILL
+    if bill.nano_usd is None:
+        bill = prices.estimate(request.tokens_in, seen)
+    elif ceiling is not None and not facts.tools():
+        ceiling = None  # the provider has counted all that was given to it
+    bill = prices.in_kind(bill, request, seen)
+    if ceiling is None or ceiling.text or bill.nano_usd is None:
+        return bill
+    return Bill(max(bill.nano_usd, ceiling.after(seen)), bill.source, bill.as_of)
+
+
+def _with_calls(facts: BillFacts, bill: Bill) -> Bill:
+    """The bill with the calls of tools that providers of OpenAI's chat bill and do not count.
+
+    The others say in each answer what was called.
+    """
+    if facts.called.tokens.calls or facts.dialect != "openai-chat" or bill.nano_usd is None:
+        return bill
+    worst = facts.prices.worst_call
+    fees = sum([worst(kind, count) or 0 for kind, count in facts.tools().items()])
+    return Bill(bill.nano_usd + fees, "estimated", bill.as_of) if fees else bill
+
+
+def _billed_otherwise(facts: BillFacts) -> Bill:
+    """What an endpoint costs that is not paid by the token of a text."""
+    request = facts.request
+    if request.endpoint.free:
+        return FREE
+    if not facts.sent or facts.called.status not in {None, 200}:
+        return NO_BILL
+    bill, ceiling = facts.prices.spoken(facts.called.tokens, request.sound), facts.ceiling
+    if ceiling is None or bill.nano_usd is None or request.sound.characters is not None:
+        return bill
+    return Bill(ceiling.most, "estimated", bill.as_of)  # nobody has told how long it was
 
 
 def _answer_prices(rates: Rates) -> dict[str, int]:

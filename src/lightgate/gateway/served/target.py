@@ -13,7 +13,8 @@ from lightgate.gateway.request.writer import BodyWriter
 from lightgate.gateway.served.price import MOST_ANSWERED
 from lightgate.provider.cloud.signer import Ask
 from lightgate.provider.generations import generation_of
-from lightgate.provider.prepare import Prepared, head_block, without_secrets
+from lightgate.provider.prepare import Prepared, head_block
+from lightgate.provider.secret import without_secrets
 from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:

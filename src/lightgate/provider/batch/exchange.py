@@ -16,8 +16,8 @@ from lightgate import __version__
 from lightgate.clock.marks import Marks
 from lightgate.dialect.errors import fault
 from lightgate.errors import HttpRefused, Malformed, RateLimited, TooLarge, UsageError
-from lightgate.provider.prepare import without_secrets
 from lightgate.provider.retry_after import retry_after_s
+from lightgate.provider.secret import without_secrets
 from lightgate.wire.client.roundtrip import Deadlines, Outbound
 from lightgate.wire.origin import split_url
 

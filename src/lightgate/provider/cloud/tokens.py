@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import CredentialsError
 from lightgate.provider.cloud.signer import NoToken
+from lightgate.provider.secret import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -132,8 +133,7 @@ class TokenKeeper:
         """One line about a failure, without what looks like a secret."""
         said = error.args[0] if error.args and isinstance(error.args[0], str) else ""
         line = next(iter(said.splitlines()), "").strip()
-        for secret in self._hide:
-            line = line.replace(secret.reveal(), "***")
+        line = without_secrets(line, self._hide)
         line = _OPAQUE.sub("***", line)[:_LONGEST_REASON].rstrip(" .")
         name = type(error).__name__
         return f"{name}: {line}" if line else name

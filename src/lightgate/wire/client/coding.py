@@ -14,6 +14,8 @@ from lightgate.errors import Malformed, TooLarge
 _PLAIN: Final = frozenset((b"", b"identity"))
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _WINDOWS: Final = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": zlib.MAX_WBITS}
+# Registered codings that are named in an error; another word may be anything, a key among it.
+_NAMED: Final = frozenset((b"br", b"zstd", b"compress", b"x-compress", b"dcb", b"dcz", b"exi"))
 _FREE: Final = 1024 * 1024  # bytes that need no look at how many stand behind each
 _MOST_EACH: Final = 100  # bytes for each compressed one; events and JSON come to 5 to 40
 
@@ -92,7 +94,7 @@ def inflater_for(coding: bytes, status: int, where: str) -> Inflater | Unread | 
         return Inflater(coding, where)
     if status != 200:
         return Unread()
-    name = repr(coding[:40])[1:]
+    name = f"as {coding.decode('ascii')!r}" if coding in _NAMED else "in an unknown way"
     raise Malformed(
-        f"{where} compressed its answer as {name}, which nobody asked for and cannot be read."
+        f"{where} compressed its answer {name}, which nobody asked for and cannot be read."
     )
