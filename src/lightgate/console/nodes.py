@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 KEYS_S: Final = 1.0  # between two looks for keys that another node has changed
+UNSEEN: Final = 10  # looks in a row that may fail before it is said
 _log = logging.getLogger(__name__)
 
 
@@ -62,14 +63,20 @@ async def follow_keys(ledger: Ledger, data: Path) -> None:
     A ledger without a key changes nothing: one that was emptied must not open the gateway.
     """
     known: tuple[KeyRecord, ...] | None = None
+    failed = 0  # looks in a row
     while ledger.postgres is not None:
         try:
             found = await asyncio.to_thread(_keys_of, ledger)
             if found and found != known:
                 await asyncio.to_thread(put_keys, data, found)
                 known = found
-        except LightgateError:
-            known = None  # the ship loop says what is wrong
+            if failed >= UNSEEN:
+                _log.warning("Keys that other nodes make or revoke are seen again.")
+            failed = 0
+        except LightgateError as error:
+            known, failed = None, failed + 1
+            if failed == UNSEEN:
+                _log.warning("Keys that other nodes make or revoke are not seen: %s", error.message)
         await asyncio.sleep(KEYS_S)
 
 
