@@ -30,7 +30,7 @@ class PlayedStore:
     """A store whose rows the test sets, and both connections to it."""
 
     def __init__(self) -> None:
-        self.state, self.asked = "joined", True
+        self.state, self.asked, self.memory_bytes = "joined", True, 0
         self.rows: dict[str, bytes] = {}
         self.read: list[tuple[str, ...]] = []
         self.put: list[tuple[Any, ...]] = []

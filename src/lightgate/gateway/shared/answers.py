@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.shared.store import SharedStore
 
 MOST_BYTES: Final = 256 * 1024 * 1024  # of all answers in the store
+MEMORY_PARTS: Final = 2  # of the server's memory answers take one: budgets need the rest
 MOST_WAITING_BYTES: Final = 16 * 1024 * 1024  # of answers not written yet; more are not taken
 MOST_READ: Final = 64  # answers that are read at once
 
@@ -115,11 +116,16 @@ class SharedAnswerStore:
                 continue
             try:
                 names = [ANSWERS, ANSWER_SIZES, _name(key)]
-                await self._writing.script(PUT_ANSWER, names, data, ttl_ms, self._most)
+                await self._writing.script(PUT_ANSWER, names, data, ttl_ms, self._room())
             except StoreAway as error:
                 self.dropped += 1
                 if not error.refused:  # one without memory for an answer may have it for a budget
                     self._store.lost(error.message)
+
+    def _room(self) -> int:
+        """Bytes that all answers may take of this server."""
+        memory = self._store.memory_bytes
+        return min(self._most, memory // MEMORY_PARTS) if memory else self._most
 
 
 def _name(key: bytes) -> str:

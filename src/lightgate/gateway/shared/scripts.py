@@ -283,8 +283,9 @@ return 1
 """
 )
 
-# KEYS: two of a member's own. Tries every command of the scripts above, so that a server that takes
-# no writes, or does not let this user do something, says so before a request asks it.
+# KEYS: two of a member's own; members, epoch, forms, answers, their sizes. Tries every command of
+# the scripts above, so that a server that takes no writes, does not let this user do something, or
+# has data of another kind under these names, says so before a request asks it.
 TRY: Final = (
     _HEAD
     + """
@@ -306,6 +307,9 @@ redis.call('ZRANGEBYSCORE', KEYS[2], 0, 0)
 redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, 0)
 redis.call('ZREM', KEYS[2], 'a')
 redis.call('DEL', KEYS[1], KEYS[2])
+redis.call('GET', KEYS[4])
+redis.call('HGET', KEYS[7], 'all')
+for _, name in ipairs({KEYS[3], KEYS[5], KEYS[6]}) do alive(name, 1) end
 return 1
 """
 )
