@@ -16,7 +16,7 @@ from lightgate.errors import ConfigError
 from lightgate.ledger.database.connection import LedgerConnection, PostgresAddress
 from lightgate.ledger.database.partitions import DAY_NS, PARTITIONED, DayPartitions
 from lightgate.ledger.failed import LedgerAway, LedgerBusy, LedgerConflict, LedgerFailed
-from lightgate.ledger.store.schema import PARTIAL, Money
+from lightgate.ledger.store.schema import PARTIAL, Money, without_null
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +124,7 @@ class PostgresDatabase:
             self.partitions.make(table.name, {row[at] // DAY_NS for row in rows})
         statement, types = self._copy(table)
         if self._cleans:
-            rows = [tuple(map(_without_null, row)) for row in rows]
+            rows = [tuple(map(without_null, row)) for row in rows]
         with _driver(connection).cursor().copy(statement) as copy:
             copy.set_types(types)
             write = copy.write_row
@@ -201,10 +201,6 @@ def _driver(connection: sa.Connection) -> LedgerConnection:
     if not isinstance(found, LedgerConnection):
         raise LedgerAway("The ledger's connection is closed.")
     return found
-
-
-def _without_null(value: Any) -> Any:
-    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
 
 
 def _one_line(error: BaseException | None) -> str:
