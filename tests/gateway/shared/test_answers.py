@@ -107,9 +107,23 @@ async def test_what_is_no_answer_and_what_has_ended_is_not_found(
     await join([one])
     redis.command("SET", ANSWER + b"a".hex(), "not msgpack")
     assert await here.find(b"a") is None
-    old = msgspec.structs.replace(answer(), kept_ns=SYSTEM.wall_ns() - 2 * RULE.ttl_ns)
-    await here.keep(b"b", old)
+    await here.keep(b"b", answer())
+    redis.command("ZADD", ANSWERS, "1", ANSWER + b"b".hex())
     assert await here.tier.find(b"b") is None
+
+
+@pytest.mark.parametrize("ahead_ns", [2 * RULE.ttl_ns, -2 * RULE.ttl_ns])
+async def test_an_answer_ends_by_the_clock_of_the_store(machines: Machines, ahead_ns: int) -> None:
+    """The clock of the machine that has kept it is ahead, or behind."""
+    one, other = machines(2)
+    here, there = Cache(one), Cache(other)
+    await join([one, other])
+    kept = msgspec.structs.replace(answer(), kept_ns=SYSTEM.wall_ns() + ahead_ns)
+    await here.keep(b"a", kept)
+    found = await there.tier.find(b"a")
+    assert found is not None
+    assert found[0] == kept
+    assert 0 < found[1] <= RULE.ttl_ns
 
 
 async def test_without_the_store_the_memory_answers_and_nothing_waits(machines: Machines) -> None:
