@@ -7,6 +7,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from lightgate.clock.source import ManualClock
 from lightgate.console import nodes, serve
 from lightgate.gateway.process.worker import LOOK_S
 from lightgate.gateway.served.snapshot import Snapshot, put_snapshot, read_snapshot
@@ -81,24 +82,25 @@ async def test_keys_that_cannot_be_read_are_said_once(
     monkeypatch.setattr(nodes, "KEYS_S", 0.0)
     key = new_key(KeyTerms(name="first"))[1]
     put_snapshot(tmp_path, Snapshot(made_ns=1, providers={}, keys=()))
-    tries, loop, again = 0, asyncio.get_running_loop(), asyncio.Event()
+    tries, loop, again, clock = 0, asyncio.get_running_loop(), asyncio.Event(), ManualClock()
 
     def look(_ledger: object) -> tuple[KeyRecord, ...]:
         nonlocal tries
         tries += 1
-        if tries <= 2 * nodes.UNSEEN:
-            raise LedgerBusy("Somebody holds the table.")
-        if tries > 2 * nodes.UNSEEN + 1:  # what the look before has found was taken in
+        if tries <= 4:
+            clock.advance(nodes.UNSEEN_NS // 2)
+            raise LedgerBusy(f"Somebody holds the table ({tries}).")
+        if tries > 5:  # what the look before has found was taken in
             loop.call_soon_threadsafe(again.set)
         return (key,)
 
     monkeypatch.setattr(nodes, "_keys_of", look)
     server = cast("Any", SimpleNamespace(postgres=object()))
-    following = asyncio.create_task(nodes.follow_keys(server, tmp_path))
+    following = asyncio.create_task(nodes.follow_keys(server, tmp_path, clock))
     await asyncio.wait_for(again.wait(), 60)
     following.cancel()
     assert [record.message for record in caplog.records] == [
-        "Keys that other nodes make or revoke are not seen: Somebody holds the table.",
+        "Keys that other nodes make or revoke are not seen: Somebody holds the table (2).",
         "Keys that other nodes make or revoke are seen again.",
     ]
     assert [known.id for known in read_snapshot(tmp_path).keys] == [key.id]
