@@ -68,6 +68,21 @@ def test_a_database_is_looked_at_and_left_as_it_is(postgres: PostgresServer, own
     )  # fmt: skip
 
 
+def test_tables_that_no_step_has_made_and_views_that_are_gone_are_named(
+    postgres: PostgresServer, own_url: str
+) -> None:
+    name = own_url.rpartition("/")[2]
+    postgres.run("CREATE TABLE keys (x int)", name)
+    strange = "The database has a table keys that no step of the ledger has made."
+    assert ledger(own_url) == ("failed", strange)
+    postgres.run("DROP TABLE keys", name)
+    Ledger.open(own_url).close()
+    postgres.run("DROP VIEW attempts", name)
+    state, says = ledger(own_url)
+    assert state == "failed"
+    assert says.endswith('not as its steps left them: relation "attempts" does not exist.')
+
+
 def test_a_role_that_may_make_no_tables_is_named(postgres: PostgresServer, own_url: str) -> None:
     postgres.run("CREATE ROLE reader LOGIN PASSWORD 'reader'")
     name = own_url.rpartition("/")[2]

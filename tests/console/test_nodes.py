@@ -7,10 +7,11 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from lightgate.clock.source import ManualClock
 from lightgate.console import nodes, serve
 from lightgate.gateway.process.worker import LOOK_S
 from lightgate.gateway.served.snapshot import Snapshot, put_snapshot, read_snapshot
-from lightgate.ledger.failed import LedgerAway
+from lightgate.ledger.failed import LedgerAway, LedgerBusy
 from lightgate.ledger.store.keys import KeyTerms, add_key, new_key, revoke_key
 from lightgate.ledger.store.store import Ledger
 
@@ -72,6 +73,37 @@ async def test_a_key_of_one_node_is_known_and_revoked_at_another(
         following.cancel()
     revoked = {key.id for key in read_snapshot(tmp_path).keys if key.revoked}
     assert revoked == {second.id}
+
+
+async def test_keys_that_cannot_be_read_are_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lock on the table of keys stops nothing else, so that no other line of the log says it."""
+    monkeypatch.setattr(nodes, "KEYS_S", 0.0)
+    key = new_key(KeyTerms(name="first"))[1]
+    put_snapshot(tmp_path, Snapshot(made_ns=1, providers={}, keys=()))
+    tries, loop, again, clock = 0, asyncio.get_running_loop(), asyncio.Event(), ManualClock()
+
+    def look(_ledger: object) -> tuple[KeyRecord, ...]:
+        nonlocal tries
+        tries += 1
+        if tries <= 4:
+            clock.advance(nodes.UNSEEN_NS // 2)
+            raise LedgerBusy(f"Somebody holds the table ({tries}).")
+        if tries > 5:  # what the look before has found was taken in
+            loop.call_soon_threadsafe(again.set)
+        return (key,)
+
+    monkeypatch.setattr(nodes, "_keys_of", look)
+    server = cast("Any", SimpleNamespace(postgres=object()))
+    following = asyncio.create_task(nodes.follow_keys(server, tmp_path, clock))
+    await asyncio.wait_for(again.wait(), 60)
+    following.cancel()
+    assert [record.message for record in caplog.records] == [
+        "Keys that other nodes make or revoke are not seen: Somebody holds the table (2).",
+        "Keys that other nodes make or revoke are seen again.",
+    ]
+    assert [known.id for known in read_snapshot(tmp_path).keys] == [key.id]
 
 
 async def test_prices_that_cannot_be_noted_are_said_once(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from lightgate.clock.source import SYSTEM
 from lightgate.errors import LightgateError
 from lightgate.gateway.served.snapshot import follow_keys as put_keys
 from lightgate.ledger.failed import LedgerNoRoom
@@ -14,12 +15,14 @@ from lightgate.ledger.store.keys import read_keys
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lightgate.clock.source import Clock
     from lightgate.console.totals import Totals
     from lightgate.ledger.database.leader import Leader
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.ledger.store.store import Ledger
 
 KEYS_S: Final = 1.0  # between two looks for keys that another node has changed
+UNSEEN_NS: Final = 10_000_000_000  # for which looks may fail before it is said
 _log = logging.getLogger(__name__)
 
 
@@ -56,20 +59,27 @@ class NodeLeader:
             self._elected.close()
 
 
-async def follow_keys(ledger: Ledger, data: Path) -> None:
+async def follow_keys(ledger: Ledger, data: Path, clock: Clock = SYSTEM) -> None:
     """Put keys that another node has made or revoked into this node's snapshot.
 
     A ledger without a key changes nothing: one that was emptied must not open the gateway.
     """
     known: tuple[KeyRecord, ...] | None = None
+    seen_ns, said = clock.now_ns(), False
     while ledger.postgres is not None:
         try:
             found = await asyncio.to_thread(_keys_of, ledger)
             if found and found != known:
                 await asyncio.to_thread(put_keys, data, found)
                 known = found
-        except LightgateError:
-            known = None  # the ship loop says what is wrong
+            if said:
+                _log.warning("Keys that other nodes make or revoke are seen again.")
+            seen_ns, said = clock.now_ns(), False
+        except LightgateError as error:
+            known = None
+            if not said and clock.now_ns() - seen_ns >= UNSEEN_NS:
+                said = True
+                _log.warning("Keys that other nodes make or revoke are not seen: %s", error.message)
         await asyncio.sleep(KEYS_S)
 
 

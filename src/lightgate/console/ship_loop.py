@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SHIP_S: Final = 0.5
 PRUNE_S: Final = 3600.0
 FAILING_PAUSE_S: Final = 5.0
+HELD_S: Final = 10.0  # for which another process may hold the ledger before it is said
 CHECK_S: Final = 60.0  # between two checks of a ledger's file for damage
 CHECK_SHARE: Final = 20  # a check that takes long is followed by a pause of so many times that
 DAMAGED_AGAIN_S: Final = 600.0  # a file that is damaged sooner than that is no accident: it stays
@@ -71,6 +72,7 @@ class ShipLoop:
         self.aside = ""  # that a damaged file was put aside, in a sentence
         self._aside_ns: int | None = None
         self.shipped_ns: int | None = None
+        self._free_ns = clock.now_ns()  # when the ledger was last not held by another process
 
     async def run(self) -> None:
         """Work until `stop`; a pass that failed is logged and tried again."""
@@ -118,14 +120,13 @@ class ShipLoop:
             self.totals += done
             if done.orphans:
                 _log.warning("%d requests of a dead worker were settled as estimated", done.orphans)
-            if not done.busy:
-                self.shipped_ns = self._clock.now_ns()
+            if done.busy:
+                return self._wait()
+            self.shipped_ns = self._free_ns = self._clock.now_ns()
             self._prune_hourly()
         except LightgateError as error:
             self.failures += 1
-            if error.message != self.problem:
-                self.problem = error.message
-                _log.error("%s The journals keep everything until then.", error.message)
+            self._say(error.message)
             return False
         except Exception:  # noqa: BLE001 - the wall of a background task: journals keep everything
             self.failures += 1
@@ -136,6 +137,18 @@ class ShipLoop:
             self.problem = ""
             _log.info("The journals reach the ledger again.")
         return True
+
+    def _wait(self) -> bool:
+        """Say that another process holds the ledger, once it has done so for long."""
+        if self._clock.now_ns() - self._free_ns >= HELD_S * 1e9:
+            self._say(f"{self.shipper.held} Another process holds it.")
+        return True
+
+    def _say(self, problem: str) -> None:
+        """Note why journals do not reach the ledger; the log has a line for each new reason."""
+        if problem != self.problem:
+            self.problem = problem
+            _log.error("%s The journals keep everything until then.", problem)
 
     def _make_anew(self) -> None:
         """Use the ledger file that is there now; one that is missing is made and refilled."""

@@ -8,6 +8,7 @@ from lightgate.errors import ConfigError, LightgateError
 class LedgerFailed(LightgateError):  # noqa: N818 - names the event
     """The ledger could not be read or written; what was in it stays."""
 
+    status = 503
     label = "ledger"
 
 
@@ -22,19 +23,13 @@ class LedgerConflict(LedgerFailed):
 class LedgerNoRoom(LedgerFailed):
     """The disk does not take what SQLite has to write, be it only to read; later it may."""
 
-    status = 503
-
 
 class LedgerDamaged(LedgerFailed):
     """The file of the ledger is damaged; the console puts it aside and makes another."""
 
-    status = 503
-
 
 class LedgerAway(LedgerFailed):
     """The database server cannot be reached or does not answer; later it may."""
-
-    status = 503
 
 
 class LedgerNewer(ConfigError):  # noqa: N818 - names the event

@@ -10,7 +10,7 @@ import pytest
 from ledger.notes import attempt_note, settled
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.http.ledger_reads import REST_NS, LedgerReads
-from lightgate.ledger.failed import LedgerAway
+from lightgate.ledger.failed import LedgerAway, LedgerBusy
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.ship import Shipper
 from lightgate.ledger.locate import LEDGER_ENV, LedgerPlace
@@ -75,4 +75,29 @@ async def test_a_server_that_is_away_is_left_alone_for_a_moment(
         with pytest.raises(LedgerAway, match="is away"):
             await reads.read(lambda _: 1, 2)
         assert len(opened) == tries
+    reads.close()
+
+
+async def test_tables_that_somebody_holds_are_left_alone_for_a_moment(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every look waits for as long as the lock; two threads would soon have a queue of them."""
+    monkeypatch.setenv(LEDGER_ENV, postgres_url)
+    clock, opened = ManualClock(), []
+    reads, real = LedgerReads(tmp_path, clock), LedgerPlace.open
+
+    def open_hastily(place: LedgerPlace, *, patience_s: float | None = None) -> Ledger:
+        opened.append(place)
+        return real(place, busy_s=0.05, patience_s=patience_s)
+
+    monkeypatch.setattr(LedgerPlace, "open", open_hastily)
+    with LedgerPlace(postgres_url, tmp_path).open() as ledger, ledger.writing() as connection:
+        connection.exec_driver_sql("LOCK TABLE key_rollups IN ACCESS EXCLUSIVE MODE")
+        for _ in range(2):
+            with pytest.raises(LedgerBusy) as failed:
+                await reads.read(partial(_usage, "k-1"), [])
+            assert failed.value.status == 503
+    assert len(opened) == 1 + 1  # that which holds the lock, and one look
+    clock.advance(REST_NS)
+    assert await reads.read(partial(_usage, "k-1"), []) == []
     reads.close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from gateway.shared.test_counters import join
+from gateway.shared.test_counters import CENT, crowd, join, key
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.gateway.cache.memory import (
@@ -19,12 +20,12 @@ from lightgate.gateway.cache.memory import (
     Owner,
 )
 from lightgate.gateway.shared.answers import SharedAnswerStore
-from lightgate.gateway.shared.scripts import ANSWER, ANSWER_SIZES, ANSWERS
+from lightgate.gateway.shared.scripts import ANSWER, ANSWER_SIZES, ANSWERS, EPOCH
 from lightgate.route.prompt.cache_key import CacheRule
+from redis_server import RedisServer
 
 if TYPE_CHECKING:
     from gateway.shared.conftest import Machine, Machines
-    from redis_server import RedisServer
 
 RULE = CacheRule(mode="exact", ttl_ns=60_000_000_000, store="shared")
 FINE = AnswerEnding(200, Outcome.OK, terminal=True)
@@ -106,9 +107,23 @@ async def test_what_is_no_answer_and_what_has_ended_is_not_found(
     await join([one])
     redis.command("SET", ANSWER + b"a".hex(), "not msgpack")
     assert await here.find(b"a") is None
-    old = msgspec.structs.replace(answer(), kept_ns=SYSTEM.wall_ns() - 2 * RULE.ttl_ns)
-    await here.keep(b"b", old)
+    await here.keep(b"b", answer())
+    redis.command("ZADD", ANSWERS, "1", ANSWER + b"b".hex())
     assert await here.tier.find(b"b") is None
+
+
+@pytest.mark.parametrize("ahead_ns", [2 * RULE.ttl_ns, -2 * RULE.ttl_ns])
+async def test_an_answer_ends_by_the_clock_of_the_store(machines: Machines, ahead_ns: int) -> None:
+    """The clock of the machine that has kept it is ahead, or behind."""
+    one, other = machines(2)
+    here, there = Cache(one), Cache(other)
+    await join([one, other])
+    kept = msgspec.structs.replace(answer(), kept_ns=SYSTEM.wall_ns() + ahead_ns)
+    await here.keep(b"a", kept)
+    found = await there.tier.find(b"a")
+    assert found is not None
+    assert found[0] == kept
+    assert 0 < found[1] <= RULE.ttl_ns
 
 
 async def test_without_the_store_the_memory_answers_and_nothing_waits(machines: Machines) -> None:
@@ -135,3 +150,25 @@ async def test_a_store_that_dies_while_it_is_read_is_a_miss(
     assert one.store.problem
     await join([one])
     assert await here.tier.find(b"a") is None
+
+
+async def test_answers_leave_half_of_a_small_server_to_budgets(
+    machines: Machines, redis: RedisServer
+) -> None:
+    del redis  # it says where no program is there
+    record = key(budget_usd=Decimal(1))
+    with RedisServer("--maxmemory", "16mb") as small:
+        small.command("SET", EPOCH, "1")
+        one, other = machines(2, record, url=small.url)
+        here, there = Cache(one, 256_000_000), Cache(other)
+        await join([one, other])
+        for number in range(20):
+            await here.keep(bytes((number,)), answer(bytes(1_000_000)))
+        assert here.tier.dropped == 0
+        assert await there.find(bytes((0,))) is None
+        assert await there.find(bytes((19,))) is not None
+        await join([one, other])
+        assert one.store.problem == ""
+        assert await crowd([one, other], record, 20, nano_usd=CENT) == {"": 20}
+        for machine in (one, other):
+            await machine.close()

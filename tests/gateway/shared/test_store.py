@@ -104,6 +104,25 @@ async def test_a_frozen_server_delays_requests_by_one_time_out_and_then_not_at_a
     assert await crowd([one], record, 200, nano_usd=CENT) == {"": 92, "budget": 108}
 
 
+async def test_a_store_that_is_lost_has_one_reason(
+    own_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A question that is under way on another connection ends with it, for the same reason."""
+    store = SharedStore(own_server.url, "m", 0, SYSTEM.now_ns)
+    lane, _ = store.lane(), store.lane()
+    assert await store.join()
+    own_server.freeze()
+    waiting = asyncio.create_task(lane.run("TIME", within_s=30))
+    await asyncio.sleep(0)
+    store.lost("It does not answer in time.")
+    with pytest.raises(StoreAway) as failed:
+        await waiting
+    store.lost(failed.value.message)
+    assert failed.value.message == "It does not answer in time."
+    assert len([one for one in caplog.records if "is away" in one.message]) == 1
+    await store.close()
+
+
 async def test_a_server_that_is_killed_and_comes_back_empty_learns_everything_again(
     machines: Machines, own_server: RedisServer
 ) -> None:
@@ -171,6 +190,8 @@ async def test_a_server_that_cannot_be_used_is_named_in_one_sentence_without_its
          "is a replica, which takes no writes: name the primary."),
         (("ACL", "SETUSER", "default", "-hset"), ("ACL", "SETUSER", "default", "+hset"),
          "allows this user too little: the guide names the rights."),
+        (("SET", "{lightgate}:members", "x"), ("DEL", "{lightgate}:members"),
+         "has other data under names that begin with {lightgate}: use another database."),
     ],
 )  # fmt: skip
 async def test_a_server_that_takes_no_writes_is_named_once_and_joined_when_it_does(
@@ -225,6 +246,10 @@ async def test_an_old_server_and_no_server_are_named(old_server: str) -> None:
     assert "cannot be reached" in await problem("redis://127.0.0.1:1")
     assert "cannot be reached" in await problem("redis://nowhere.invalid:6379")
     assert "not an address" in await problem("redis://127.0.0.1:port")
+
+
+async def test_a_database_that_the_server_does_not_have_is_named(redis: RedisServer) -> None:
+    assert "has no database of the number" in await problem(f"{redis.url}/99")
 
 
 async def test_eviction_without_a_limit_of_memory_never_happens_and_is_taken(
@@ -306,7 +331,7 @@ def named(kind: str, words: str = "") -> Exception:
     [
         (named("TimeoutError"), "does not answer in time."),
         (named("OutOfMemoryError", "x"), "has no memory left."),
-        (named("ResponseError", "WRONGTYPE of key"), "refused a command (WRONGTYPE)."),
+        (named("ResponseError", "NOREPLICAS of key"), "refused a command (NOREPLICAS)."),
         (named("ResponseError", "W" * 50), f"refused a command ({'W' * 40})."),
         (named("ResponseError"), "refused a command (error)."),
         (named("ResponseError", "Something secret"), "refused a command (error)."),

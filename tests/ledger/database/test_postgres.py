@@ -224,11 +224,34 @@ def test_a_server_without_room_is_named(postgres: PostgresServer) -> None:
     assert failed.message == f"The disk of the ledger's PostgreSQL at {where} is full."
 
 
-def test_another_encoding_is_refused(postgres: PostgresServer) -> None:
-    postgres.run("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
-    with pytest.raises(ConfigError, match="encoding LATIN1; it needs UTF8"):
-        Ledger.open(postgres.url("latin"))
-    postgres.run("DROP DATABASE latin WITH (FORCE)")
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])  # text of the latter comes as bytes
+def test_another_encoding_is_refused(postgres: PostgresServer, encoding: str) -> None:
+    made = f"CREATE DATABASE other TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'"
+    postgres.run(made)
+    with pytest.raises(ConfigError, match=f"encoding {encoding}; it needs UTF8"):
+        Ledger.open(postgres.url("other"))
+    postgres.run("DROP DATABASE other WITH (FORCE)")
+
+
+def test_a_database_without_a_schema_is_named(postgres: PostgresServer, own_url: str) -> None:
+    postgres.run("DROP SCHEMA public", own_url.rpartition("/")[2])
+    with pytest.raises(LedgerFailed, match="has no schema to be in: the search_path of its role"):
+        Ledger.open(own_url)
+
+
+def test_settings_of_a_database_do_not_count(postgres: PostgresServer, own_url: str) -> None:
+    """With these, text would be lost, and two nodes could not add to the same sums."""
+    name = own_url.rpartition("/")[2]
+    for setting in ("client_encoding = 'LATIN1'", "default_transaction_isolation = 'serializable'"):
+        postgres.run(f"ALTER DATABASE {name} SET {setting}")
+    with Ledger.open(own_url) as one, Ledger.open(own_url) as other:
+        with one.writing() as connection:
+            connection.execute(schema.meta.insert().values(name="name", value="Ω 東京"))
+            level = connection.exec_driver_sql("SHOW transaction_isolation").scalar()
+        assert level == "read committed"
+        with other.reading() as connection:
+            found = sa.select(schema.meta.c.value).where(schema.meta.c.name == "name")
+            assert connection.scalar(found) == "Ω 東京"
 
 
 # What dies when

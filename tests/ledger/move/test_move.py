@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 
 from ledger.notes import T0, attempt_note, reserved, settled
@@ -64,6 +65,20 @@ def test_there_and_back_every_row_is_the_same(
             assert first.execute(meta.select()).all() == last.execute(meta.select()).all()
         with pytest.raises(UsageError, match="has rows already"):
             copy_ledger(one, other)
+
+
+def test_a_null_character_does_not_stop_a_copy(tmp_path: Path, postgres_url: str) -> None:
+    """A client may name a model so; other names sort between it and what becomes of it."""
+    with Ledger.open(tmp_path / "a.sqlite") as one, Ledger.open(postgres_url) as other:
+        journal = Journal(tmp_path / "journal", 0)
+        for number, model in enumerate(("a\0b", "ab", "a")):
+            journal.write(settled(f"x-{number}", model_asked=model))
+        journal.close()
+        Shipper(one, tmp_path / "journal").drain()
+        copy_ledger(one, other)
+        with other.reading() as connection:
+            found = set(connection.execute(sa.select(exchange_notes.c.model_asked)).scalars())
+    assert found == {"a\N{REPLACEMENT CHARACTER}b", "ab", "a"}
 
 
 def test_a_copy_goes_on_where_it_was_broken_off_and_a_difference_is_found(

@@ -1,8 +1,8 @@
 """Reads of the ledger for clients, on two threads of their own.
 
-A ledger on a server may be away or frozen. Then a look-up waits and fails; the threads on which a
-worker resolves names and writes its gauges stay free, and after one failure the server is left
-alone for a moment.
+A ledger on a server may be away, frozen or held by somebody else. Then a look-up waits and fails;
+the threads on which a worker resolves names and writes its gauges stay free, and after one failure
+the server is left alone for a moment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from lightgate.clock.source import SYSTEM
-from lightgate.ledger.failed import LedgerAway
+from lightgate.ledger.failed import LedgerFailed
 from lightgate.ledger.locate import LedgerPlace
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class LedgerReads:
         self._data = data
         self._clock = clock
         self._pool = ThreadPoolExecutor(THREADS, "lightgate-ledger")
-        self._away: tuple[int, LedgerAway] | None = None
+        self._failed: tuple[int, LedgerFailed] | None = None
 
     async def read(self, ask: Callable[[Ledger], T], otherwise: T) -> T:
         """Ask the ledger; `otherwise` where it has not been made yet."""
@@ -49,14 +49,14 @@ class LedgerReads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _read(self, ask: Callable[[Ledger], T], otherwise: T) -> T:
-        if self._away is not None and self._clock.now_ns() < self._away[0]:
-            raise self._away[1]
+        if self._failed is not None and self._clock.now_ns() < self._failed[0]:
+            raise self._failed[1]
         place = LedgerPlace.of_process(os.environ, self._data)
         if place.missing:
             return otherwise
         try:
             with place.open(patience_s=PATIENCE_S) as ledger:
                 return ask(ledger)
-        except LedgerAway as away:
-            self._away = self._clock.now_ns() + REST_NS, away
+        except LedgerFailed as failed:
+            self._failed = self._clock.now_ns() + REST_NS, failed
             raise

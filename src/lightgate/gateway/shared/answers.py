@@ -2,7 +2,8 @@
 
 No request waits for a write. A request waits for a read, together with all others that read at that
 moment, only while the store may be waited for. A cache key begins with the virtual key: what is
-under it is that key's alone. What all answers take is limited; those that end first go first.
+under it is that key's alone. What all answers take is limited; those that end first go first. When
+one ends is told by the clock of the store: clocks of machines may differ.
 """
 
 from __future__ import annotations
@@ -13,42 +14,37 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.clock.source import SYSTEM
 from lightgate.gateway.cache.memory import KeptAnswer
-from lightgate.gateway.shared.scripts import ANSWER, ANSWER_SIZES, ANSWERS, PUT_ANSWER
+from lightgate.gateway.shared.scripts import (
+    ANSWER,
+    ANSWER_SIZES,
+    ANSWERS,
+    GET_ANSWERS,
+    PUT_ANSWER,
+)
 from lightgate.gateway.shared.store import StoreAway
 
 if TYPE_CHECKING:
-    from lightgate.clock.source import Clock
     from lightgate.gateway.cache.memory import Owner
     from lightgate.gateway.shared.store import SharedStore
 
 MOST_BYTES: Final = 256 * 1024 * 1024  # of all answers in the store
+MEMORY_PARTS: Final = 2  # of the server's memory answers take one: budgets need the rest
 MOST_WAITING_BYTES: Final = 16 * 1024 * 1024  # of answers not written yet; more are not taken
 MOST_READ: Final = 64  # answers that are read at once
-
-
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """An answer with the wall time at which it ends."""
-
-    ends_ns: int
-    kept: KeptAnswer
-
+_MS_NS: Final = 1_000_000
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(_Stored).decode
+_decode: Final = msgspec.msgpack.Decoder(KeptAnswer).decode
 _Found = tuple[KeptAnswer, int] | None
 
 
 class SharedAnswerStore:
     """The answers of all machines, as one worker reads and writes them."""
 
-    def __init__(
-        self, store: SharedStore, *, most_bytes: int = MOST_BYTES, clock: Clock = SYSTEM
-    ) -> None:
+    def __init__(self, store: SharedStore, *, most_bytes: int = MOST_BYTES) -> None:
         self._store = store
         self._most = most_bytes
-        self._clock = clock
         self._reading, self._writing = store.lane(), store.lane()
         self._wanted: list[tuple[bytes, asyncio.Future[_Found]]] = []
         self._puts: deque[tuple[bytes, bytes, int]] = deque()
@@ -73,12 +69,12 @@ class SharedAnswerStore:
         del owner  # the cache key has it, and no row is made
         if self._store.state != "joined":
             return
-        data = _encode(_Stored(kept.kept_ns + ttl_ns, kept))
+        data = _encode(kept)
         if self._waiting_bytes + len(data) > MOST_WAITING_BYTES:
             self.dropped += 1
             return
         self._waiting_bytes += len(data)
-        self._puts.append((key, data, ttl_ns // 1_000_000))
+        self._puts.append((key, data, ttl_ns // _MS_NS))
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
@@ -86,7 +82,8 @@ class SharedAnswerStore:
         while self._wanted:
             taken, self._wanted = self._wanted[:MOST_READ], self._wanted[MOST_READ:]
             try:
-                rows = await self._reading.run("MGET", *(_name(key) for key, _ in taken))
+                names = [ANSWERS, *(_name(key) for key, _ in taken)]
+                rows = await self._reading.script(GET_ANSWERS, names)
             except StoreAway as error:
                 if isinstance(error.__cause__, TimeoutError):
                     self._store.late()
@@ -97,15 +94,15 @@ class SharedAnswerStore:
                 if not found.done():
                     found.set_result(self._answer(row))
 
-    def _answer(self, row: bytes | None) -> _Found:
+    @staticmethod
+    def _answer(row: tuple[bytes, int] | None) -> _Found:
         if row is None:
             return None
+        data, left_ms = row
         try:
-            stored = _decode(row)
+            return (_decode(data), left_ms * _MS_NS) if left_ms > 0 else None
         except msgspec.DecodeError:
             return None
-        left_ns = stored.ends_ns - self._clock.wall_ns()
-        return (stored.kept, left_ns) if left_ns > 0 else None
 
     async def _write(self) -> None:
         while self._puts:
@@ -115,11 +112,16 @@ class SharedAnswerStore:
                 continue
             try:
                 names = [ANSWERS, ANSWER_SIZES, _name(key)]
-                await self._writing.script(PUT_ANSWER, names, data, ttl_ms, self._most)
+                await self._writing.script(PUT_ANSWER, names, data, ttl_ms, self._room())
             except StoreAway as error:
                 self.dropped += 1
                 if not error.refused:  # one without memory for an answer may have it for a budget
                     self._store.lost(error.message)
+
+    def _room(self) -> int:
+        """Bytes that all answers may take of this server."""
+        memory = self._store.memory_bytes
+        return min(self._most, memory // MEMORY_PARTS) if memory else self._most
 
 
 def _name(key: bytes) -> str:

@@ -283,14 +283,28 @@ return 1
 """
 )
 
-# KEYS: two of a member's own. Tries every command of the scripts above, so that a server that takes
-# no writes, or does not let this user do something, says so before a request asks it.
+# KEYS: the answers by their end, then answers. Returns each with the milliseconds that it has left
+# by the server's clock, or nil.
+GET_ANSWERS: Final = (
+    _HEAD
+    + """
+local rows = {}
+for at = 2, #KEYS do
+  local found, ends = redis.call('GET', KEYS[at]), redis.call('ZSCORE', KEYS[1], KEYS[at])
+  rows[at - 1] = found and ends and {found, tonumber(ends) - now} or false
+end
+return rows
+"""
+)
+
+# KEYS: two of a member's own; members, epoch, forms, answers, their sizes. Tries every command of
+# the scripts above, so that a server that takes no writes, does not let this user do something, or
+# has data of another kind under these names, says so before a request asks it.
 TRY: Final = (
     _HEAD
     + """
 redis.call('SET', KEYS[1], now, 'PX', 1000)  -- first: a full server lets a script go on to write
 redis.call('GET', KEYS[1])
-redis.call('MGET', KEYS[1])
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'a', 1)
 redis.call('HINCRBY', KEYS[1], 'a', 1)
@@ -306,6 +320,9 @@ redis.call('ZRANGEBYSCORE', KEYS[2], 0, 0)
 redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, 0)
 redis.call('ZREM', KEYS[2], 'a')
 redis.call('DEL', KEYS[1], KEYS[2])
+redis.call('GET', KEYS[4])
+redis.call('HGET', KEYS[7], 'all')
+for _, name in ipairs({KEYS[3], KEYS[5], KEYS[6]}) do alive(name, 1) end
 return 1
 """
 )

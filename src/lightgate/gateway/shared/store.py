@@ -19,7 +19,15 @@ import msgspec
 
 from lightgate.errors import LightgateError
 from lightgate.gateway.shared.pace import StorePace
-from lightgate.gateway.shared.scripts import PROBE, TRY
+from lightgate.gateway.shared.scripts import (
+    ANSWER_SIZES,
+    ANSWERS,
+    EPOCH,
+    FORMS,
+    MEMBERS,
+    PROBE,
+    TRY,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -100,6 +108,7 @@ class SharedStore:
         self.state: StoreState = "starting"
         self.problem = ""
         self.members = 1  # workers of all machines, when last told
+        self.memory_bytes = 0  # that the server may use, when last looked at; 0: all there is
         self.timeouts = 0
         self._rest_ns = 0  # until then no request waits
         self._lost_ns = 0  # when it was lost, unless it is joined
@@ -220,6 +229,8 @@ class StoreLane:
         except (OSError, TimeoutError, _errors()) as error:
             if type(error).__name__ == "NoScriptError":
                 raise
+            if self._link is not link:  # closed here, since the store was lost: no other reason
+                raise StoreAway(self._store.problem) from error
             away = StoreAway(_sentence(error, self._store.url))
             away.refused = isinstance(error, _refusals())
             if not away.refused:
@@ -255,8 +266,9 @@ class StoreLane:
             raise StoreAway(
                 f"{where} is version {version}; Lightgate needs {OLDEST[0]}.{OLDEST[1]} or newer."
             )
-        policy = said.get("maxmemory_policy", "noeviction")
-        if policy != "noeviction" and said.get("maxmemory", "0") != "0":
+        policy, memory = said.get("maxmemory_policy", "noeviction"), said.get("maxmemory", "0")
+        self._store.memory_bytes = int(memory) if memory.isdigit() else 0
+        if policy != "noeviction" and memory != "0":
             raise StoreAway(
                 f"{where} may drop budgets when its memory is full (maxmemory-policy {policy}):"
                 " set maxmemory-policy to noeviction."
@@ -265,8 +277,9 @@ class StoreLane:
     async def attempt(self) -> None:
         """Have the server do what it will be asked for; StoreAway names what it does not do."""
         own = PROBE + self._store.member
+        names = [f"{own}:1", f"{own}:2", MEMBERS, EPOCH, FORMS, ANSWERS, ANSWER_SIZES]
         for _ in ("as a whole", "by its name"):
-            await self.script(TRY, [f"{own}:1", f"{own}:2"])
+            await self.script(TRY, names)
 
 
 async def _asked(link: AbstractConnection, command: tuple[Any, ...]) -> Any:
@@ -353,15 +366,20 @@ _SENTENCES: Final = {
     "OutOfMemoryError": "has no memory left.",
     "ReadOnlyError": "is a replica, which takes no writes: name the primary.",
     "BusyLoadingError": "is still loading its data.",
+    "NoDatabase": "has no database of the number that shared.url names.",
+    "WrongType": "has other data under names that begin with {lightgate}: use another database.",
 }
 
 
-# What servers say where a command of a script fails: Redis 6.2 before the code, later ones instead.
-_IN_SCRIPT: Final = {
+# What servers say, and what it means. Where a command of a script fails, Redis 6.2 says it before
+# the code, later ones instead.
+_SAID: Final = {
     "The user executing the script": "NoPermissionError",
     "ACL failure in script": "NoPermissionError",
     "-OOM ": "OutOfMemoryError",
     "-READONLY ": "ReadOnlyError",
+    "DB index is out of range": "NoDatabase",
+    "WRONGTYPE ": "WrongType",
 }
 
 
@@ -371,7 +389,7 @@ def _sentence(error: Exception, url: str) -> str:
     if "authentication required" in words.lower():
         return f"{where} wants a password: put one into shared.url."
     if kind == "ResponseError":
-        kind = next((name for part, name in _IN_SCRIPT.items() if part in words), kind)
+        kind = next((name for part, name in _SAID.items() if part in words), kind)
     if kind in _SENTENCES:
         return f"{where} {_SENTENCES[kind]}"
     if kind == "ResponseError":

@@ -58,6 +58,9 @@ class PostgresAddress:
             "statement_timeout": int(longest_s * 1000),
             "idle_in_transaction_session_timeout": IDLE_S * 1000,
             "timezone": "'UTC'",
+            "client_encoding": "'UTF8'",
+            # A writer waits for the lock and then sees what was committed meanwhile.
+            "default_transaction_isolation": "'read committed'",
         }
         self._settings = "; ".join(f"SET {name} = {value}" for name, value in settings.items())
         self._stays = False  # whether sessions are known to stay
@@ -68,6 +71,7 @@ class PostgresAddress:
         """Make a connection."""
         made = LedgerConnection.connect(self._conninfo, autocommit=True)
         try:
+            _check_encoding(made.info.parameter_status("server_encoding"))
             made.patience_s = self._patience_s
             made.execute(self._settings.encode())
             made.autocommit = False
@@ -104,6 +108,15 @@ class PostgresAddress:
                 if before != (after[one], after[other]):
                     return True
         return False
+
+
+def _check_encoding(encoding: str | None) -> None:
+    """Refuse a database whose text is in another encoding, before any text is read from it."""
+    if encoding != "UTF8":
+        raise ConfigError(
+            f"The ledger's database has the encoding {encoding}; it needs UTF8.",
+            hint="CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+        )
 
 
 def _session(connection: LedgerConnection) -> int:

@@ -16,7 +16,7 @@ from lightgate.errors import ConfigError
 from lightgate.ledger.database.connection import LedgerConnection, PostgresAddress
 from lightgate.ledger.database.partitions import DAY_NS, PARTITIONED, DayPartitions
 from lightgate.ledger.failed import LedgerAway, LedgerBusy, LedgerConflict, LedgerFailed
-from lightgate.ledger.store.schema import PARTIAL, Money
+from lightgate.ledger.store.schema import PARTIAL, Money, without_null
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,9 @@ PATIENCE_S: Final = 60.0  # the longest that one statement may take
 WRITERS: Final = 0x6C67_7772  # the advisory lock of all who change what others change too
 _BUSY: Final = frozenset({"55P03", "40P01", "40001", "57014"})  # locks, deadlocks, time-outs
 _CONFLICT: Final = frozenset({"23505", "23514"})  # a row that is there; a day that is not
-_NO_TABLES: Final = frozenset({"42P01", "42703", "3F000", "42P07", "42701", "42710"})
+_NO_TABLES: Final = frozenset({"42P01", "42703", "42P07", "42701", "42710"})
 _NO_RIGHT: Final = "42501"
+_NO_SCHEMA: Final = "3F000"
 _NO_ROOM: Final = "53100"  # on the server's disk
 _NO_TEXT: Final = "22021"  # a null character, which no text of PostgreSQL has
 _TYPES: Final = (
@@ -92,12 +93,6 @@ class PostgresDatabase:
                 f"The ledger needs PostgreSQL {OLDEST // 10_000} or newer;"
                 f" the server at {self.where} is version {info.server_version // 10_000}."
             )
-        encoding = info.parameter_status("server_encoding")
-        if encoding != "UTF8":
-            raise ConfigError(
-                f"The ledger's database has the encoding {encoding}; it needs UTF8.",
-                hint="CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
-            )
         if info.parameter_status("in_hot_standby") == "on":
             raise ConfigError(
                 f"The server at {self.where} is a standby, which takes no rows.",
@@ -129,7 +124,7 @@ class PostgresDatabase:
             self.partitions.make(table.name, {row[at] // DAY_NS for row in rows})
         statement, types = self._copy(table)
         if self._cleans:
-            rows = [tuple(map(_without_null, row)) for row in rows]
+            rows = [tuple(map(without_null, row)) for row in rows]
         with _driver(connection).cursor().copy(statement) as copy:
             copy.set_types(types)
             write = copy.write_row
@@ -159,16 +154,9 @@ class PostgresDatabase:
             return LedgerConflict(sentence)
         if state in _BUSY:
             return LedgerBusy(sentence, hint="Another process holds it.")
-        if state == _NO_RIGHT:
-            return LedgerFailed(
-                f"The ledger cannot be {doing}: its role{self._role()} lacks a right: {said}.",
-                hint=_OWN,
-            )
-        if state in _NO_TABLES:
-            return LedgerFailed(
-                f"The tables of the ledger are not as its steps left them: {said}.",
-                hint="Restore the database, or name an empty one.",
-            )
+        refused = self._refused(state, said, doing)
+        if refused is not None:
+            return refused
         if state == _NO_TEXT:
             self._cleans = True  # from the next time on
         if isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
@@ -176,6 +164,26 @@ class PostgresDatabase:
             full = f"The disk of the ledger's PostgreSQL at {self.where} is full."
             return LedgerAway(full if state == _NO_ROOM else away)
         return LedgerFailed(sentence)
+
+    def _refused(self, state: str | None, said: str, doing: str) -> LedgerFailed | None:
+        """What somebody has to put right in the database; None where it is nothing of that."""
+        if state == _NO_RIGHT:
+            sentence = (
+                f"The ledger cannot be {doing}: its role{self._role()} lacks a right: {said}."
+            )
+            return LedgerFailed(sentence, hint=_OWN)
+        if state == _NO_SCHEMA:
+            return LedgerFailed(
+                f"The ledger has no schema to be in: the search_path of its role{self._role()}"
+                " names none that is there.",
+                hint="CREATE SCHEMA …, or ALTER ROLE … SET search_path = public",
+            )
+        if state in _NO_TABLES:
+            return LedgerFailed(
+                f"The tables of the ledger are not as its steps left them: {said}.",
+                hint="Restore the database, or name an empty one.",
+            )
+        return None
 
     def _role(self) -> str:
         return f" {self._address.user}" if self._address.user else ""
@@ -193,10 +201,6 @@ def _driver(connection: sa.Connection) -> LedgerConnection:
     if not isinstance(found, LedgerConnection):
         raise LedgerAway("The ledger's connection is closed.")
     return found
-
-
-def _without_null(value: Any) -> Any:
-    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
 
 
 def _one_line(error: BaseException | None) -> str:

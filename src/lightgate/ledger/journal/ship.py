@@ -142,6 +142,7 @@ class Shipper:
         self._taken = taken
         self._offsets: dict[str, int] = {}  # by file: how far it has been read
         self._warned: set[Path] = set()
+        self.held = ""  # what the ledger said when the last pass found it held, in a sentence
 
     @cached_property
     def _node(self) -> str:
@@ -158,7 +159,8 @@ class Shipper:
             for life, paths in groupby(journals(self._folder), life_of):
                 total += self._ship_life(life, list(paths), places, limit)
             self._forget(places)
-        except LedgerBusy:
+        except LedgerBusy as error:
+            self.held = error.message
             return total + Shipped(busy=True)
         return total
 

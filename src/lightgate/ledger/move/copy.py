@@ -2,7 +2,8 @@
 
 A copy that was broken off goes on behind the last row that arrived: the target says itself which
 that is. Nothing may write to the source meanwhile; whether the two are equal is found out at the
-end, from the rows of both.
+end, from the rows of both. A null character, which PostgreSQL has not, becomes the replacement
+character, and counts as that in both.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sqlalchemy as sa
 
 from lightgate.errors import UsageError
 from lightgate.ledger.failed import LedgerFailed
-from lightgate.ledger.store.schema import meta, metadata
+from lightgate.ledger.store.schema import meta, metadata, without_null
 from lightgate.ledger.store.store import CREATED
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 AT_ONCE: Final = 5000  # rows in one transaction
+_CHECK_BYTES: Final = 8  # of a checksum
 _FROM: Final = "copied from"  # in the target's `meta` while the copy is not complete
 
 
@@ -113,7 +115,7 @@ def _insert(target: Ledger, connection: sa.Connection, table: sa.Table, rows: An
     if any(isinstance(column.type, sa.JSON) for column in table.columns):
         connection.execute(table.insert(), [dict(row._mapping) for row in rows])  # noqa: SLF001 - public
     else:
-        target.insert(connection, table, [tuple(row) for row in rows])
+        target.insert(connection, table, [tuple(map(without_null, row)) for row in rows])
 
 
 def _copy_meta(source: Ledger, target: Ledger) -> None:
@@ -126,16 +128,17 @@ def _copy_meta(source: Ledger, target: Ledger) -> None:
 
 
 def _summed(ledger: Ledger, table: sa.Table) -> CopiedTable:
-    """Count the rows of a table, and make a checksum of them in the order of their keys."""
-    digest, rows = hashlib.sha256(), 0
+    """Count the rows of a table, and add up a checksum of each: their order is no part of it."""
+    total, rows = 0, 0
     with ledger.reading() as connection:
-        query = table.select().order_by(*table.primary_key.columns)
+        query = table.select()
         for row in connection.execution_options(yield_per=AT_ONCE).execute(query):
-            digest.update(repr(tuple(map(_plain, row))).encode())
+            digest = hashlib.sha256(repr(tuple(map(_plain, row))).encode())
+            total += int.from_bytes(digest.digest()[:_CHECK_BYTES])
             rows += 1
-    return CopiedTable(table.name, rows, digest.hexdigest()[:16])
+    return CopiedTable(table.name, rows, f"{total % 256**_CHECK_BYTES:0{2 * _CHECK_BYTES}x}")
 
 
 def _plain(value: Any) -> Any:
-    """A value as every database gives it: dollars without zeros at their end."""
-    return format(value.normalize(), "f") if isinstance(value, Decimal) else value
+    """A value as every database gives it: dollars without zeros at their end, no null character."""
+    return format(value.normalize(), "f") if isinstance(value, Decimal) else without_null(value)

@@ -67,6 +67,11 @@ def whole_sum(column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
     return sa.cast(sa.func.sum(column), sa.BigInteger)
 
 
+def without_null(value: Any) -> Any:
+    """A value that PostgreSQL takes: none of its texts has a null character."""
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+
+
 def money_text(value: Decimal | None) -> str | None:
     """Dollars as text without an exponent."""
     return None if value is None else format(value, "f")

@@ -16,11 +16,11 @@ from lightgate.errors import ConfigError
 from lightgate.ledger.database.file_check import damage_of
 from lightgate.ledger.database.lite import LiteDatabase
 from lightgate.ledger.database.place import PLAIN_SQLITE, database_url, postgres_uri
-from lightgate.ledger.failed import LedgerConflict, LedgerDamaged, LedgerNewer
+from lightgate.ledger.failed import LedgerConflict, LedgerDamaged, LedgerFailed, LedgerNewer
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import BUSY_S
 from lightgate.ledger.store.file_watch import FileWatch
-from lightgate.ledger.store.schema import meta, metadata
+from lightgate.ledger.store.schema import meta, metadata, views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -199,13 +199,26 @@ class Ledger:
         with self._reading() as connection:
             self._database.check_rights(connection)
         if revision is None:
+            self._refuse_strange()
             return "It has no tables yet: the first process that opens it makes them."
         if revision != HEAD:
             return f"Its tables are at step {revision}: the next start brings them to {HEAD}."
         with self._reading() as connection:
-            for table in metadata.sorted_tables:
+            for table in (*metadata.sorted_tables, *views.sorted_tables):
                 connection.execute(sa.select(table).limit(0))
         return "Its tables are up to date."
+
+    def _refuse_strange(self) -> None:
+        """Refuse tables that have the names of a ledger's and were made by no step of its."""
+        with self._reading() as connection:
+            found = sa.inspect(connection)
+            there = {*found.get_table_names(), *found.get_view_names()}
+        strange = sorted(there & {*metadata.tables, *views.tables})
+        if strange:
+            raise LedgerFailed(
+                f"The database has a table {strange[0]} that no step of the ledger has made.",
+                hint="Restore the database, or name an empty one.",
+            )
 
     def opened(self) -> Self:
         """Bring the tables up to date, or close what is open and raise."""
