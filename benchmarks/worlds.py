@@ -11,8 +11,8 @@ kept between runs, so that only the policies are played again.
 and flapping worlds with other numbers, to the usual ones; `--first 101` takes other seeds. A policy
 is NAME, NAME:HEDGE (off, auto, p75 to p99) or NAME:raceN; with @4 behind it four workers of one
 gateway share the requests, and with @2m two machines do: they tell each other what they learn once
-a second, and what they have in flight fifty or ten times a second. The first one is judged by LIMITS; exit code 6 if it
-misses one in the worlds that were played.
+a second, and what they have in flight fifty or ten times a second. The first one is judged by
+LIMITS; exit code 6 if it misses one in the worlds that were played.
 """
 
 from __future__ import annotations

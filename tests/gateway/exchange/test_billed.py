@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -14,7 +13,15 @@ from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
 from lightgate.errors import PeerReset
 from lightgate.gateway.exchange.attempt import Attempt, Held
-from lightgate.gateway.served.price import NO_BILL, USUAL_ANSWER, Bill, Ceiling, TokenPrices
+from lightgate.gateway.served.price import (
+    NO_BILL,
+    USUAL_ANSWER,
+    Bill,
+    BillFacts,
+    Ceiling,
+    TokenPrices,
+)
+from lightgate.gateway.served.price import billed as bill_of
 from lightgate.price.rates import Rates
 
 
@@ -242,15 +249,21 @@ def good(
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in (fields or {}).items()}
     request = SimpleNamespace(endpoint=endpoint, tokens_in=70, fields=raw, found=None)
     prices = TokenPrices(Rates(input=Decimal(1), output=Decimal(2), source="list", **rates))
-    target = SimpleNamespace(prices=prices, carries_out=lambda *_: carries_out)
-    played: Any = SimpleNamespace(
-        target=target,
-        exchange=SimpleNamespace(request=request),
-        prepared=SimpleNamespace(dialect=SimpleNamespace(name=dialect)),
-    )
-    played._with_calls = partial(Attempt._with_calls, played)
     called: Any = SimpleNamespace(error=None, tokens=tokens)
-    return Attempt._billed(played, called)
+    asked: Any = request
+    return bill_of(
+        BillFacts(
+            prices,
+            asked,
+            called,
+            dialect,
+            sent=True,
+            stops=True,
+            limit=None,
+            ceiling=None,
+            carries_out=lambda *_: carries_out,
+        )
+    )
 
 
 COUNTED = Tokens(tokens_in=100, out=10, source="usage")
