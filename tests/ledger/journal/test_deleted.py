@@ -12,6 +12,7 @@ import pytest
 from full_disk import no_room
 from ledger.notes import reserved, settled
 from lightgate.gateway.exchange.journal import JournalWriter
+from lightgate.ledger.journal import journal as journals_module
 from lightgate.ledger.journal import ship
 from lightgate.ledger.journal.journal import Journal, JournalFailed, alive, journals, read_frames
 from lightgate.ledger.journal.node import FILE as NODE
@@ -280,4 +281,54 @@ def test_the_node_of_a_folder_that_went_away_stays_the_same(folder: Path, ledger
     journal.write(settled("x-2"))
     Shipper(ledger, folder).ship()  # of the next life of the console
     assert known(ledger) == ["x-1", "x-2"]
+    journal.close()
+
+
+def test_a_folder_that_comes_back_is_not_lost(folder: Path) -> None:
+    journal = Journal(folder, 0)
+    away = folder.with_name("away")
+    folder.rename(away)
+    folder.write_bytes(b"")  # no folder can be made there
+    with pytest.raises(JournalFailed):
+        journal.keep_in_place()
+    assert journal.lost
+    folder.unlink()
+    away.rename(folder)
+    assert not journal.keep_in_place()
+    assert not journal.lost
+    journal.close()
+
+
+def test_the_file_that_was_deleted_is_let_go(folder: Path) -> None:
+    journal = Journal(folder, 0)
+    before = len(os.listdir("/proc/self/fd"))
+    unlink(journal)
+    assert journal.keep_in_place()
+    assert len(os.listdir("/proc/self/fd")) == before
+    journal.close()
+
+
+def test_folders_above_the_data_folder_are_made_as_well(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b" / "c" / "journal"
+    journal = Journal(folder, 0)
+    journal.write(settled("x-1"))
+    assert ids(folder) == ["x-1"]
+    shutil.rmtree(tmp_path / "a")
+    assert journal.keep_in_place()
+    assert ids(folder) == ["x-1"]
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent)] == [0o700, 0o700]
+    journal.close()
+
+
+def test_a_copy_needs_no_more_room_than_its_notes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(folder, 0)
+    journal.write(settled("x-1"))
+    unlink(journal)
+    monkeypatch.setattr(journals_module, "SPARE_BYTES", 0)
+    monkeypatch.setattr(journals_module, "GROW_BYTES", 8)
+    assert journal.keep_in_place()
+    assert ids(folder) == ["x-1"]
+    assert journal.path.stat().st_size == journal.size
     journal.close()
