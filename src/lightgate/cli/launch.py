@@ -161,6 +161,7 @@ class Launch:
         self.leave: Callable[[], None] = lambda: None  # refuses connections from then on
         self._served = ServedNames(providers=(), model=None)  # known once there is a snapshot
         self._lists: ListKeeper | None = None
+        self._greeted: str | None = None  # the model that the greeting has named
 
     def require_keys(self) -> None:
         """Require a usable key of a gateway that other machines can reach, before it listens.
@@ -290,6 +291,7 @@ class Launch:
         async def renew() -> None:
             self._served = await apart_aside(self._prepare.refresh_names)
             supervisor.tell_reload()
+            self._tell_late_list()
 
         keeper = self._lists = ListKeeper(lambda: order_of(self._prepare), self.data, renew)
         task = asyncio.ensure_future(keeper.run())
@@ -336,7 +338,16 @@ class Launch:
         wall_ns = SYSTEM.wall_ns()
         return any(key.over(wall_ns) is None for key in self._keys)
 
+    def _tell_late_list(self) -> None:
+        """Name a model in the log that is served, where the greeting came too soon to know it."""
+        served = self._served
+        if self._greeted is not None and served.model not in {None, self._greeted}:
+            self._greeted = served.model
+            logs.say(_log, logging.INFO, f"The providers' lists of models have come: {served.names}"
+                     f" names are served, such as {served.model}")  # fmt: skip
+
     def _greet(self) -> None:
+        self._greeted = self._served.model or ""
         greeting = Greeting(self._served, self._usable(), self._prepare.facts)
         greet(greeting, self.processes, self._options.log_form)
 
