@@ -67,6 +67,7 @@ async def test_every_line_is_answered_in_its_own_words_and_paid(run: Run, tmp_pa
     write_file(tmp_path, 60)
     ran = await run("batch", "run", "in.jsonl", "--world", "world.toml", "--json")
     assert ran.code == 1  # one line is wrong
+    assert "with --retry-failed takes the failed lines again" in ran.err
     said = json.loads(ran.out)
     assert (said["answered"], said["failed"], said["open"]) == (60, 1, 0)
     found = results(tmp_path)

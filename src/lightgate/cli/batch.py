@@ -184,4 +184,7 @@ def _exit_code(summary: BatchSummary) -> int:
     if summary.deadline_missed_s is not None:
         note(f"lightgate: the deadline was missed by {summary.deadline_missed_s:,.0f} s.")
         return Exit.THRESHOLD
-    return Exit.FAILURE if summary.failed else Exit.OK
+    if not summary.failed:
+        return Exit.OK
+    note("lightgate: The same command with --retry-failed takes the failed lines again.")
+    return Exit.FAILURE
