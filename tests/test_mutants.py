@@ -13,6 +13,8 @@ def test_a_package_whose_tests_cannot_be_collected_is_named_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+        monkeypatch.delenv(name, raising=False)  # the program is not part of this run of tests
     from mutation.reach import NoTestsError, Tree, reach
 
     tree, kept = Tree(tmp_path / "tree"), tmp_path / "kept"

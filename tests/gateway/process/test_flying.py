@@ -161,6 +161,14 @@ async def test_beats_are_rarer_while_nothing_is_in_flight(machine: Machine) -> N
     assert pauses == [IDLE_BEAT_S, BEAT_S, BEAT_S]
 
 
+def test_a_memory_that_cannot_be_made_large_enough_is_let_go(machine: Machine) -> None:
+    closed = os.open(os.devnull, os.O_RDONLY)
+    with pytest.raises(OSError, match="Invalid argument"):
+        FlyingCounts(closed, 0, Forms({}), machine.clock.now_ns)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(closed)
+
+
 def test_without_such_memory_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
     assert counts_memory() is None

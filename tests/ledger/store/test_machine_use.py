@@ -98,9 +98,10 @@ def test_providers_are_sorted_by_name_and_the_unasked_left_out(ledger: Ledger) -
     assert uses(ledger, paid("zero")) == []
 
 
-def test_a_machine_that_was_paid_for_a_moment_is_judged_by_five_minutes(ledger: Ledger) -> None:
+def test_a_machine_that_was_paid_for_a_moment_is_not_judged(ledger: Ledger) -> None:
     span(ledger, 0, 300)
-    (found,) = uses(ledger, paid(hours=0.01))
+    assert uses(ledger, paid(hours=299 / HOUR_S)) == []
+    (found,) = uses(ledger, paid(hours=300 / HOUR_S))
     assert (found.mean_tps, found.peak_tps, found.utilisation) == (1.0, 1.0, 1.0)
 
 

@@ -111,9 +111,12 @@ class FlyingCounts:
     def __init__(
         self, descriptor: int, worker: int, forms: Forms, now_ns: Callable[[], int]
     ) -> None:
-        os.ftruncate(descriptor, WORKERS * ROW)  # a page is taken when it is written to
-        self._map = mmap.mmap(descriptor, WORKERS * ROW)
-        os.close(descriptor)
+        """Map the memory; OSError where the system does not let it be so large."""
+        try:
+            os.ftruncate(descriptor, WORKERS * ROW)  # a page is taken when it is written to
+            self._map = mmap.mmap(descriptor, WORKERS * ROW)
+        finally:
+            os.close(descriptor)
         self._own = worker * ROW
         self._forms = forms
         self._now_ns = now_ns

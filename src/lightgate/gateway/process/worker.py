@@ -144,8 +144,12 @@ class Worker:
         self._sharing.adopt(own=True)
         self._flying: FlyingCounts | None = None
         if options.flying is not None:
-            learned = state.learned
-            self._flying = FlyingCounts(options.flying, options.index, learned.forms, state.now_ns)
+            try:
+                self._flying = FlyingCounts(
+                    options.flying, options.index, state.learned.forms, state.now_ns
+                )
+            except OSError as error:  # a limit on the size of files is one on this memory too
+                logger.warning("what other workers have in flight is not known: %s", error.strerror)
         self._ticks = 0
         self._keeping: asyncio.Future[None] | None = None
         self._gauging: asyncio.Future[None] | None = None
