@@ -61,7 +61,8 @@ def test_a_connection_has_a_name_and_five_seconds_to_be_made(made: list[dict[str
     assert session.asked == [
         (
             b"SET lock_timeout = 1500; SET statement_timeout = 7000;"
-            b" SET idle_in_transaction_session_timeout = 60000; SET timezone = 'UTC'; SET client_encoding = 'UTF8';"
+            b" SET idle_in_transaction_session_timeout = 60000; SET timezone = 'UTC';"
+            b" SET client_encoding = 'UTF8';"
             b" SET default_transaction_isolation = 'read committed'"
         )
     ]
