@@ -127,9 +127,9 @@ def _run(*words: str, cwd: Path | None = None) -> None:
 
 
 def _all_up(data: Path, workers: int) -> bool:
-    """Whether the workers and the console serve."""
+    """Whether the workers, the console and the process of batches serve."""
     state = read_state(data)
-    return state is not None and sum(child.ready for child in state.children) == workers + 1
+    return state is not None and sum(child.ready for child in state.children) == workers + 2
 
 
 async def measure(

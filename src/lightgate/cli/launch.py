@@ -275,7 +275,7 @@ class Launch:
             specs.append(processes.simulator())
             specs += [] if self._usable() else [processes.traffic()]
         hands = {hand.name: hand for hand in before.children}
-        supervisor.reloads = before.reloads + 1
+        supervisor.reloads = before.reloads
         supervisor.adopt(*((s, hands[s.name]) for s in specs if s.name in hands))
         self._served = await apart_aside(
             lambda: self._prepare.put_snapshot(self._read_keys, first=True)
@@ -284,6 +284,8 @@ class Launch:
         supervisor.tell_reload()
         await supervisor.start(*(spec for spec in specs if spec.name not in hands))
         logs.say(_log, logging.INFO, f"Version {__version__} goes on with {len(hands)} processes")
+        supervisor.reloads += 1  # only now: `lightgate reload` waits for it
+        supervisor.tell()
 
     async def _keep_lists(self, supervisor: Supervisor) -> asyncio.Task[None]:
         """Begin to look after the lists of models; wait a moment for the first, to name a model."""
