@@ -47,7 +47,7 @@ class Secret:
                 hint="Copy the key again; one line, no quotes.",
             )
         self._value = text
-        self._ways: tuple[bytes, ...] = ()
+        self._ways: re.Pattern[bytes] | None = None
 
     def reveal(self) -> str:
         """The key itself, for the request's header and nothing else."""
@@ -61,8 +61,11 @@ class Secret:
 
     def in_bytes(self, text: bytes) -> bool:
         """Whether header fields of a provider hold the key, in any spelling."""
-        self._ways = self._ways or tuple(way.encode() for way in spellings(self._value))
-        return any(way in text for way in self._ways)
+        ways = self._ways
+        if ways is None:
+            spelled = [re.escape(way.encode()) for way in spellings(self._value)]
+            ways = self._ways = re.compile(b"|".join(spelled))
+        return ways.search(text) is not None
 
     def __format__(self, spec: str) -> str:
         return format("***", spec)

@@ -17,11 +17,9 @@ from lightgate.gateway.served.price import (
     NO_BILL,
     USUAL_ANSWER,
     Bill,
-    BillFacts,
     Ceiling,
     TokenPrices,
 )
-from lightgate.gateway.served.price import billed as bill_of
 from lightgate.price.rates import Rates
 
 
@@ -247,23 +245,22 @@ def good(
 ) -> Any:  # fmt: skip
     endpoint = SimpleNamespace(tokens=True, free=False, sound=None, dialect="openai-chat")
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in (fields or {}).items()}
-    request = SimpleNamespace(endpoint=endpoint, tokens_in=70, fields=raw, found=None)
-    prices = TokenPrices(Rates(input=Decimal(1), output=Decimal(2), source="list", **rates))
-    called: Any = SimpleNamespace(error=None, tokens=tokens)
-    asked: Any = request
-    return bill_of(
-        BillFacts(
-            prices,
-            asked,
-            called,
-            dialect,
-            sent=True,
-            stops=True,
-            limit=None,
-            ceiling=None,
-            carries_out=lambda *_: carries_out,
-        )
+    request = SimpleNamespace(
+        endpoint=endpoint, tokens_in=70, fields=raw, found=None, max_tokens=None
     )
+    prices = TokenPrices(Rates(input=Decimal(1), output=Decimal(2), source="list", **rates))
+    called: Any = SimpleNamespace(error=None, tokens=tokens, outcome=Outcome.OK, status=200)
+    target = SimpleNamespace(
+        prices=prices, carries_out=lambda *_: carries_out, abort_stops_billing=True
+    )
+    exchange = SimpleNamespace(request=request, cap=None, ceilings=None)
+    played: Any = SimpleNamespace(
+        target=target,
+        exchange=exchange,
+        marks=SimpleNamespace(send=5),
+        prepared=SimpleNamespace(dialect=SimpleNamespace(name=dialect), streamed=True),
+    )
+    return Attempt._billed(played, called)
 
 
 COUNTED = Tokens(tokens_in=100, out=10, source="usage")

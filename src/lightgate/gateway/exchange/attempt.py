@@ -438,9 +438,14 @@ class Attempt(Call):
     def _billed(self, called: Called) -> Bill:
         """What the provider will charge for the attempt, as far as it can be known."""
         exchange, target, prepared = self.exchange, self.target, self.prepared
+        prices = target.prices
+        if called.error is None and prices.plain and exchange.request.endpoint.tokens:
+            bill = prices.bill(called.tokens)
+            if bill.nano_usd is not None:
+                return bill
         return billed(
             BillFacts(
-                target.prices,
+                prices,
                 exchange.request,
                 called,
                 prepared.dialect.name,

@@ -96,6 +96,7 @@ class TokenPrices:
         "hourly",
         "known",
         "media",
+        "plain",
         "source",
         "unpriced",
     )
@@ -133,6 +134,8 @@ class TokenPrices:
         heard = () if own is None else (own.input_audio, own.input_image, own.input_video)
         self._media_in = max([0, *map(_pico, heard)])
         self.hears = hourly or (own is not None and own.input_audio is not None)
+        # Whether a good answer costs its tokens and nothing else.
+        self.plain = self.known and not self.media and not self.calls
         # Of sound, in pico-dollars: for a character that is spoken, for a second of a recording.
         self._character = self._second = None
         if own is not None and own.characters is not None:
