@@ -171,7 +171,8 @@ async def test_a_limit_on_what_was_never_measured_cannot_be_judged(
     assert ran.code == 7, ran.err
     assert "n too small" in ran.err
     both = ("--fail-if", "speed_p50<10", "--fail-if", "e2e_p50>1ms")
-    ran = await run("bench", target, *LOAD, *both)
+    # On a busy machine few samples may depend on each other too much for a median.
+    ran = await run("bench", target, *LOAD, "--requests", "120", *both)
     assert ran.code == 6, ran.err  # one that is surely missed decides
     assert "e2e_p50>1ms: it is" in ran.err
 
