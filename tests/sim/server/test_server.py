@@ -225,11 +225,13 @@ async def test_weather_reaches_the_wire(serve: Serve) -> None:
 
 async def test_a_client_that_does_not_read_holds_up_only_itself(sim: Sim) -> None:
     reader = await sim.line()
-    body = json.dumps({"model": "plain", "messages": SAY, "max_tokens": 200_000, "stream": True})
-    reader.send("POST", CHAT, body.encode(), {})
+    more_than_fits = {"max_tokens": 60_000, "ignore_eos": True}  # 14 MB: no buffer takes them
+    asked = {"model": "plain", "messages": SAY, "stream": True} | more_than_fits
+    reader.send("POST", CHAT, json.dumps(asked).encode(), {})
     provider = sim.server._providers["lab"]
     await sim.until(lambda: provider.in_flight == 1)
     assert (await sim.chat()).end == "complete"
+    assert provider.in_flight == 1
     await reader.close()
     await sim.until(lambda: provider.in_flight == 0)
 
