@@ -1,7 +1,7 @@
 """Gemini's stream as one JSON array: streamGenerateContent without `alt=sse`.
 
-Targets are asked for server-sent events all the same; each event's data is an element. Google's older
-SDKs read the array one character at a time and refuse any before its bracket or after it.
+Targets are asked for server-sent events all the same; each event's data is an element.
+Google's older SDKs read one character at a time and refuse any outside the brackets.
 """
 
 from __future__ import annotations
