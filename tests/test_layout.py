@@ -34,6 +34,7 @@ PARTS_OF_VERBS = {
     "bench_file": "bench",
     "bench_consent": "bench",
     "bench_checks": "bench",
+    "bench_quick": "bench",
     "bench_wish": "bench",
     "batch_run": "batch",
     "batch_via": "batch_run",

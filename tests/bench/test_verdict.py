@@ -199,7 +199,7 @@ def test_no_growth_that_the_intervals_do_not_show() -> None:
     verdict = diagnose(few)
     assert verdict is not None
     assert verdict.name == "healthy"
-    assert "within its interval" in verdict.evidence[0]
+    assert "may be chance" in verdict.evidence[0]
 
 
 def test_refusals_are_a_rate_limiter_whatever_else_is_seen() -> None:
@@ -253,6 +253,51 @@ def test_a_late_client_is_named_before_anything_else() -> None:
         "c=32: TTFT p95 lies between 209 and 519 ms",
         "the client used 97% of its processor",
     )
+
+
+def doubted(found: CellSummary, metric: str, q: float, ends: tuple[float, float]) -> CellSummary:
+    """The cell with one figure that its client was too late to know better."""
+    low, high = ends
+    metrics = tuple(
+        msgspec.structs.replace(
+            one,
+            quantiles=tuple(
+                msgspec.structs.replace(each, low=low, high=high, doubtful=True)
+                if (one.name, each.q) == (metric, q)
+                else each
+                for each in one.quantiles
+            ),
+        )
+        for one in found.metrics
+    )
+    return _with(found, metrics=metrics)
+
+
+@pytest.mark.parametrize("points", [QUEUE, HEALTHY], ids=["queue", "healthy"])
+def test_a_doubt_that_cannot_change_the_verdict_does_not(points: list[Point]) -> None:
+    """A median between 2 % below and 1 % above leaves every ratio of the rules where it was."""
+    light, *_, heavy = (sure := world(points)).cells
+    plain = diagnose([light, heavy], sure.signs)
+    assert plain is not None
+    median = light.value("ttft_ms", 0.5)
+    assert median is not None
+    late = doubted(light, "ttft_ms", 0.5, (median * 0.98, median * 1.01))
+    verdict = diagnose([late, heavy], sure.signs)
+    assert verdict is not None
+    assert verdict.name == plain.name != "client-bound"
+    assert "read late" in verdict.evidence[-1]
+
+
+def test_a_doubt_that_could_change_the_verdict_is_the_client() -> None:
+    light, *_, heavy = (sure := world(QUEUE)).cells
+    low, high = light.value("ttft_ms", 0.5), heavy.value("ttft_ms", 0.5)
+    assert low is not None
+    assert high is not None
+    late = doubted(light, "ttft_ms", 0.5, (low, high))
+    verdict = diagnose([late, heavy], sure.signs)
+    assert verdict is not None
+    assert verdict.name == "client-bound"
+    assert verdict.evidence[0].startswith("c=1: TTFT p50 lies between")
 
 
 def test_a_client_that_did_not_offer_the_load() -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.bench.run.explore import half_width
+from lightgate.cli.bench import command as bench
+from lightgate.cli.bench_quick import as_quick
 from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -139,6 +141,36 @@ async def test_cold_and_cached_prompts_are_told_apart(run: Run, world: str, tmp_
     assert cell.cached_ttft_p50_ms is None
 
 
+async def test_a_quick_look_is_short(run: Run, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("--quick", "--prompt-tokens", "64", "--requests", "12", "--out", str(out))
+    ran = await run("bench", "--world", world, "swift/m", *words)
+    assert ran.code == 0, ran.err
+    kept = RunFolder(out).run()
+    assert [cell.load for cell in kept.cells] == ["c=1", "c=8"]
+    assert (kept.options["concurrency"], kept.options["max_tokens"]) == ("1,8", "64")
+    assert "duration" not in kept.options  # --requests goes before the time
+
+
+@pytest.mark.parametrize(
+    ("words", "short"),
+    [
+        ((), ("1,8", "30s", "64")),
+        (("--max-tokens", "512"), ("1,8", "30s", "512")),
+        (("--concurrency", "2", "--duration", "5s"), ("2", "5s", "64")),
+        (("--requests", "12"), ("1,8", None, "64")),
+    ],
+)
+def test_what_is_given_goes_before_a_quick_look(
+    words: tuple[str, ...], short: tuple[str | None, ...]
+) -> None:
+    context = bench.make_context("bench", ["--quick", *words])
+    as_quick(context, context.params)
+    assert (
+        tuple(context.params[name] for name in ("concurrency", "duration", "max_tokens")) == short
+    )
+
+
 async def test_a_wished_precision_makes_more_requests(run: Run, world: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
     load = ("--concurrency", "1", "--prompt-tokens", "64", "--max-tokens", "4", "--seed", "3")
@@ -255,6 +287,8 @@ async def test_a_folder_with_a_run_is_not_overwritten(run: Run, world: str, tmp_
         (("x=http://127.0.0.1:1/v1#m", "--think", "2s"), 2, "--think needs --turns"),
         (("x=http://127.0.0.1:1/v1#m", "--find-rate"), 2, "needs a limit"),
         (("x=http://127.0.0.1:1/v1#m", "--sweep", "--find-rate"), 2, "take one target"),
+        (("x=http://127.0.0.1:1/v1#m", "--quick", "--rate", "5"), 2, "--rate does not go with"),
+        (("x=http://127.0.0.1:1/v1#m", "--quick", "--sweep"), 2, "--sweep does not go with"),
     ],
 )
 async def test_bad_input_is_one_sentence(

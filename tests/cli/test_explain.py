@@ -154,6 +154,28 @@ def test_a_first_token_that_was_not_seen(
     assert said in capsys.readouterr().out
 
 
+def test_last_is_the_newest_request_that_is_no_demo(
+    gateway: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = exchange_note("x-2", wall_ns=T0 + 5, **PREDICTED)
+    demo = exchange_note("x-3", wall_ns=T0 + 9, tags="demo", **PREDICTED)
+    with Ledger.open("sqlite", data) as ledger, ledger.writing() as connection:
+        ledger.insert(connection, schema.exchange_notes, [newer.row(1), demo.row(1)])
+    Told.answers = [(200, told())]
+    assert main(["explain", "last", "--url", gateway, "--data", str(data)]) == 0
+    assert Told.asked == [("/v1/requests/x-2", None)]
+    assert capsys.readouterr().err == "The newest request is x-2.\n"
+
+
+def test_without_a_request_there_is_no_last_one(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = data / "empty"
+    empty.mkdir()
+    assert main(["explain", "last", "--data", str(empty)]) == 1
+    assert "no request in the ledger yet" in capsys.readouterr().err
+
+
 def test_another_worker_is_asked_for_the_candidates(
     gateway: str,
     data: Path,

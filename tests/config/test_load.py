@@ -135,7 +135,7 @@ def test_every_problem_at_once_with_its_place() -> None:
     )
     assert found == (
         "lightgate.toml:2: gateway.prt: unknown key; did you mean 'port'?",
-        "lightgate.toml:3: gateway.workers: should be a valid integer",
+        "lightgate.toml:3: gateway.workers: should be a whole number",
         f"lightgate.toml:6: gateway.breaker.open: {DURATION_RULE}",
         "lightgate.toml:8: models.fast.targets[0]: a target is provider/model",
         f"lightgate.toml:9: models.fast.policy: one of {POLICIES}; did you mean 'fastest'?",
@@ -147,15 +147,15 @@ def test_every_problem_at_once_with_its_place() -> None:
     [
         ("[gatway]\nport = 1", ":1: gatway:", "did you mean 'gateway'"),
         ("[gateway]\nport = 70000", ":2: gateway.port:", "less than or equal to 65535"),
-        ("[gateway]\nport = true", ":2: gateway.port:", "integer"),
-        ("[gateway]\nport = 80.5", ":2: gateway.port:", "integer"),
+        ("[gateway]\nport = true", ":2: gateway.port:", "a whole number"),
+        ("[gateway]\nport = 80.5", ":2: gateway.port:", "a whole number"),
         ('[gateway.breaker]\nopen = "9s"\nmax_open = "1s"', ":1: gateway.breaker:", "longer than"),
         ('[ledger]\nurl = "mysql://h"', ":2: ledger.url:", "postgresql"),
         ('[shared]\nurl = "http://h"', ":2: shared.url:", "redis"),
         ("[providers.x]\nhourly_cost = -1", ":2: providers.x.hourly_cost:", "greater than"),
         ("[providers.x]\nhourly_cost = inf", ":2: providers.x.hourly_cost:", "finite"),
         ('[providers.x]\nhourly_cost = "1"', ":2: providers.x.hourly_cost:", "without quotes"),
-        ('[providers.x]\nabort_stops_billing = "yes"', ":2:", "valid boolean"),
+        ('[providers.x]\nabort_stops_billing = "yes"', ":2:", "true or false"),
         ('[providers.x]\nbase_url = "h/v1"', ":2: providers.x.base_url:", "http://"),
         ('[providers."a/b"]\napi_key = "none"', ':1: providers."a/b":', "a name has"),
         ('[models.m]\ntargets = ["a/b"]\nhedge = "p50"', ":3: models.m.hedge:", "p75"),
@@ -214,7 +214,11 @@ def test_every_problem_at_once_with_its_place() -> None:
         ('[models.m]\ntargets = ["a/b"]\nverify = ["logprobs"]', ":1: models.m:", "belongs to"),
         ('[prices."a/b"]\ninput = 1', ':1: prices."a/b".output:', "needed"),
         ("[prices.ab]\ninput = 1\noutput = 1", ":1: prices.ab:", "provider/model"),
-        ("gateway = 3", ":1: gateway:", "should be"),
+        ("gateway = 3", ":1: gateway:", "should be a table: [gateway] with its keys below"),
+        ('[models]\na = "openai/gpt-4o"', ":2: models.a:", "should be a table: [models.a]"),
+        ('[models.a]\ntargets = "a/b"', ":2: models.a.targets:", 'a list, such as ["a", "b"]'),
+        ("[models.a]\ntargets = [1]", ":2: models.a.targets[0]:", "should be text in quotes"),
+        ('[gateway]\nauto = "maybe"', ":2: gateway.auto:", "should be true or false"),
     ],
 )
 def test_one_problem(text: str, place: str, said: str) -> None:

@@ -124,10 +124,11 @@ def plain_advice(report: AdviceReport, *, everything: bool, width: int = WIDTH) 
         lines += [_filled(line, width, indent="  ") for line in rest]
     elif rest:
         told = sum(advice.state == "informative" for advice in report.advice)
+        known = f", {told} of them worth knowing" if told else ""
         lines.append(
             _filled(
-                f"{_changes(len(rest))} looked at, {told} of them for information; --all says"
-                " what they are and why they are not offered.",
+                f"{_changes(len(rest))} looked at{known}; --all says what they are and why they"
+                " are not offered.",
                 width,
             )
         )

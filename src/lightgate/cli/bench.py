@@ -16,6 +16,7 @@ import click
 from lightgate.cli.bench_checks import as_asked, case_count, cases_of, checked, checks_options
 from lightgate.cli.bench_consent import agree, folder_of, options_of, take_up
 from lightgate.cli.bench_file import file_option
+from lightgate.cli.bench_quick import as_quick, quick_option
 from lightgate.cli.bench_wish import (
     deadlines_of,
     seconds_of,
@@ -56,6 +57,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--world", help="Bench every simulated provider of this world instead.")
+@quick_option
 @click.option(
     "--concurrency",
     show_default="1,8,32; 1 with --checks",
@@ -150,7 +152,8 @@ PROFILES = ("voice", "coding", "agent", "batch")
 @click.option("--max-cost", help="Stop when this many dollars are spent.")
 @click.option("--yes", is_flag=True, help="Agree to the estimated cost.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
-def command(**given: Any) -> int:
+@click.pass_context
+def command(context: click.Context, **given: Any) -> int:
     """Measure how fast targets are: first token, speed, tails, cost, under load.
 
     A TARGET is provider/model, or NAME=URL#MODEL for any OpenAI-compatible base URL. Several
@@ -164,6 +167,7 @@ def command(**given: Any) -> int:
 
         end_with_parent(os.environ)
     checks = [parse(text) for text in given["limits"]]
+    as_quick(context, given)
     cases = cases_of(given)
     if cases is None and any(check.name.startswith("pass") for check in checks):
         raise UsageError("A limit on the pass rate needs cases.", hint="Add --checks FILE.")

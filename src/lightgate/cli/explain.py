@@ -22,10 +22,13 @@ from lightgate.ledger.locate import locate
 KEY_ENV: Final = "LIGHTGATE_KEY"
 _TRIES: Final = 8  # connections: each may reach another worker, and one of them has the candidates
 _WAIT_S: Final = 10.0
+LAST: Final = "last"
+_DEMO_TAG: Final = "demo"  # as in lightgate.gateway.process.demo, which takes long to import
+_LOOKED_AT: Final = 1000  # newest requests among which "last" looks for one that is no demo traffic
 _NONE: Final = "–"  # noqa: RUF001 - a dash for nothing
 
 
-@click.command("explain", epilog="Example: lightgate explain 01a1de21-38a8-7f58-af0d-e7f966d85e06")
+@click.command("explain", epilog="Example: lightgate explain last")
 @click.argument("request_id", metavar="ID")
 @click.option(
     "--url",
@@ -54,17 +57,22 @@ def command(
 ) -> None:
     """Explain the plan of one request: every target that could have been first, and why not.
 
-    ID is that of `x-request-id` or `x-lightgate-id`. A gateway keeps the candidates of its last
-    2,000 requests in memory; of an older one the ledger has the plan and its attempts.
+    ID is that of `x-request-id` or `x-lightgate-id` of the answer, or "last" for the newest request
+    in the ledger, demo traffic aside. A gateway keeps the candidates of its last 2,000 requests in
+    memory; of an older one the ledger has the plan and its attempts.
     """
     config = read_config(config_file)
+    if request_id == LAST:
+        request_id = _newest(config, data)
+        note(f"The newest request is {request_id}.")
     told = _from_gateway(request_id, _base(url, config, data), os.environ.get(key_env, ""))
     if told is None:
         told = _from_ledger(request_id, config, data)
     if told is None:
         raise LightgateError(
             f"No request with the id {request_id} is known.",
-            hint="A running one is known when it ends; another key's request stays unknown.",
+            hint="The id is in the answer's header x-request-id; `lightgate explain last` takes the"
+            " newest. A running one is known when it ends; another key's request stays unknown.",
         )
     if as_json:
         emit_json(told)
@@ -114,6 +122,24 @@ def _from_gateway(request_id: str, base: str, key: str) -> dict[str, Any] | None
         if told.get("candidates"):
             break
     return best
+
+
+def _newest(config: Config | None, data: Path | None) -> str:
+    """The id of the newest request in the ledger; of the demo's own traffic only if all are."""
+    from lightgate.ledger.store.queries import recent
+
+    place = locate(config if data is None else None, data)
+    found = []
+    if not place.missing:
+        with place.open_existing() as ledger:
+            found = recent(ledger, _LOOKED_AT)
+    if not found:
+        raise LightgateError(
+            "There is no request in the ledger yet.",
+            hint="A request is there about a second after its end; --data names the folder.",
+        )
+    asked = (exchange for exchange in found if exchange.tags != _DEMO_TAG)
+    return next(asked, found[0]).id
 
 
 def _from_ledger(request_id: str, config: Config | None, data: Path | None) -> Any:

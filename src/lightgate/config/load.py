@@ -20,6 +20,21 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "lightgate.toml"
 SYSTEM_FILE: Final = Path("/etc/lightgate") / FILE_NAME
+# What Pydantic calls by the types of Python, in the words of TOML.
+_TABLES: Final = frozenset({"model_type", "dict_type", "model_attributes_type"})
+_IN_TOML: Final = {
+    "missing": "this key is needed",
+    "tuple_type": 'should be a list, such as ["a", "b"]',
+    "list_type": 'should be a list, such as ["a", "b"]',
+    "string_type": "should be text in quotes",
+    "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+    "float_parsing": "should be a number",
+    "bool_type": "should be true or false",
+    "bool_parsing": "should be true or false",
+}
 _AT_LINE = re.compile(r"^(.*?) \(at line (\d+), column (\d+)\)$", re.DOTALL)
 
 _MORE_THAN_A_VALUE = ("missing", "model_type", "dict_type")  # what is needed, or must be a table
@@ -142,8 +157,6 @@ def _sentence(error: Mapping[str, Any]) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return f"unknown key{_near(str(error['loc'][-1]), _known_keys(error['loc'][:-1]))}"
-    if kind == "missing":
-        return "this key is needed"
     if kind == "too_short":
         return f"needs at least {context['min_length']}"
     if kind == "value_error":
@@ -151,8 +164,9 @@ def _sentence(error: Mapping[str, Any]) -> str:
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
         return f"one of {', '.join(choices)}{_near(str(error['input']), choices)}"
-    said = str(error["msg"]).removeprefix("Input should be ")
-    return f"should be {said}" if said != error["msg"] else said
+    if kind in _TABLES:
+        return f"should be a table: [{'.'.join(map(str, error['loc']))}] with its keys below"
+    return _IN_TOML.get(kind) or str(error["msg"]).replace("Input should be", "should be")
 
 
 def _near(word: str, known: Sequence[str]) -> str:

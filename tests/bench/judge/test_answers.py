@@ -44,8 +44,8 @@ def test_one_after_the_other_or_at_once() -> None:
     cells = [cell("a", 1, 200.0, 100.0), cell("a", 8, 210.0, 80.0, parallel_gain=6.4, retain=0.8)]
     (text,) = said(asked.AT_ONCE, [target("a")], cells)
     assert text == (
-        "At c=8 the same work is done in 1/6.4 of the time that it takes one after the other, "
-        "each at 80% of its speed alone."
+        "At c=8 the same work is done 6.4 times as fast as one request after the other; "
+        "each answer then comes at 80% of its speed alone."
     )
     assert said(asked.AT_ONCE, [target("a")], cells[:1]) == []
 

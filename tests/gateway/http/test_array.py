@@ -37,6 +37,7 @@ async def test_the_stream_is_an_array(rig: Rig, target: str, query: str) -> None
     assert len(text_of(answer.json)) == len(text_of(events.chunks)) == 48
     assert answer.json[-1]["candidates"][0]["finishReason"] in {"STOP", "MAX_TOKENS"}
     assert "content-length" not in answer.headers
+    assert (answer.body[:1], answer.body[-1:]) == (b"[", b"]")  # google-generativeai takes no other
     assert all(settled.exchange.streamed for settled in rig.settled())
 
 
@@ -67,5 +68,5 @@ async def test_a_client_that_waits_gets_white_space(start: Start) -> None:
     next(iter(rig.exchanges)).comment()  # as a tick does after a long silence
     answer = await line.answer()
     await line.close()
-    assert answer.body.startswith(b"\n")
+    assert answer.body.startswith(b"[\n")  # google-generativeai takes no white space before it
     assert "error" in answer.json[-1]

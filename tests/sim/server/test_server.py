@@ -106,6 +106,7 @@ async def test_models_are_listed(sim: Sim) -> None:
     assert gemini["models"][0]["name"] == f"models/{names[0]}"
     assert (await sim.ask("/lab/v1/models/plain")).json["object"] == "model"
     assert (await sim.ask("/lab/v1/models/nobody")).status == 404
+    assert (await sim.ask("/lab/health")).status == 200  # GuideLLM begins with it
 
 
 async def test_any_key_is_welcome_unless_one_is_demanded(sim: Sim, serve: Serve) -> None:

@@ -96,10 +96,12 @@ def _slope(cell: CellSummary) -> str:
 
 
 def _at_once(heavy: CellSummary, gain: float) -> str:
-    kept = f", each at {heavy.retain:.0%} of its speed alone" if heavy.retain is not None else ""
+    kept = ""
+    if heavy.retain is not None:
+        kept = f"; each answer then comes at {heavy.retain:.0%} of its speed alone"
     return (
-        f"At {heavy.load} the same work is done in 1/{gain:,.1f} of the time that it takes one "
-        f"after the other{kept}."
+        f"At {heavy.load} the same work is done {gain:,.1f} times as fast as one request after the"
+        f" other{kept}."
     )
 
 

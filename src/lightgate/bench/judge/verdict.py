@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from lightgate.bench.judge.ends import at_ends, has_ends
 from lightgate.bench.statistics.summary import (
     OFFERED_LIMIT,
     error_rate,
@@ -115,13 +116,40 @@ def diagnose(cells: Iterable[CellSummary], signs: Signs = NO_SIGNS) -> CellVerdi
     if not ordered:
         return None
     view = _View(ordered[0], ordered[-1], tuple(ordered), signs)
+    late = tuple(_late_client(view))
+    found = _judged(view) if not late else _judged_late(view) or ("client-bound", late)
+    if found is None:
+        return None
+    name, evidence = found
+    return CellVerdict(
+        target=view.light.target, name=name, evidence=evidence, sentence=degrades(ordered)
+    )
+
+
+def _judged(view: _View) -> tuple[VerdictName, tuple[str, ...]] | None:
+    """The first rule that holds, by its name, with the evidence."""
     for name, rule in _RULES:
-        evidence = tuple(rule(view))
-        if evidence:
-            return CellVerdict(
-                target=view.light.target, name=name, evidence=evidence, sentence=degrades(ordered)
-            )
+        if evidence := tuple(rule(view)):
+            return name, evidence
     return None
+
+
+def _judged_late(view: _View) -> tuple[VerdictName, tuple[str, ...]] | None:
+    """The verdict of a late client, where it is the same whatever the lateness leaves open.
+
+    Single times and trends are left aside: a client that stops for a moment makes modes of its own.
+    """
+    if not has_ends(view.cells):
+        return None
+    signs = msgspec.structs.replace(view.signs, ttft_ms={}, trends={})
+    found = _judged(view._replace(signs=signs))
+    if found is None or found[0] in _NO_NAME:
+        return None
+    for cells in at_ends(view.cells):
+        other = _judged(_View(cells[0], cells[-1], cells, signs))
+        if other is None or other[0] != found[0]:
+            return None
+    return found[0], (*found[1], _SAME_AT_ENDS)
 
 
 def degrades(cells: Iterable[CellSummary]) -> str:
@@ -335,7 +363,6 @@ def _too_few(view: _View) -> Iterator[str]:
 
 
 _RULES: Final[tuple[tuple[VerdictName, Callable[[_View], Iterator[str]]], ...]] = (
-    ("client-bound", _late_client),
     ("rate limiter", _limiter),
     ("client-bound", _idle_client),
     ("overloaded", _overloaded),
@@ -361,9 +388,9 @@ class _Growth(NamedTuple):
         return self.heavy / self.light
 
     def __str__(self) -> str:
-        verb = "goes" if self.real else "stays, within its interval,"
         ends = f"from {_figure(self.light)} to {_figure(self.heavy)} {self.unit}"
-        return f"{verb} {ends} ({_times(self.times)})"
+        open_still = "" if self.real else ", which may be chance: their intervals overlap"
+        return f"goes {ends} ({_times(self.times)}){open_still}"
 
 
 def _growth(view: _View, metric: str, q: float) -> _Growth | None:
@@ -479,5 +506,7 @@ def _times(ratio: float) -> str:
 
 
 # The figures that the rules go by: where one of them is doubtful, so is the verdict.
+_NO_NAME: Final = frozenset({"client-bound", "not judged"})
+_SAME_AT_ENDS: Final = "the client read late, but by too little to change the verdict"
 _JUDGED_BY: Final = frozenset({("ttft_ms", 0.5), ("ttft_ms", 0.95), ("speed_tps", 0.5)})
 _UNJUDGED: Final = frozenset({Outcome.CUT, Outcome.CANCELLED})

@@ -30,6 +30,7 @@ from lightgate.bench.run.client_cpu import ClientCpu
 from lightgate.bench.run.doctor import not_found
 from lightgate.bench.run.explore import requests_for
 from lightgate.bench.run.findings import Measured, cells, conclude
+from lightgate.bench.run.forecast import Forecast
 from lightgate.bench.run.order import (
     TWIN,
     cut,
@@ -119,6 +120,7 @@ class Bench:
             targets=tuple(target_facts(target, order) for target in self._targets.values()),
         )
         self._recorder = Recorder(order, self.run.id, self._targets, folder, observer)
+        self._forecast = Forecast(order, observer.say)
 
     @property
     def measured(self) -> Measured:
@@ -270,7 +272,7 @@ class Bench:
             cool_down_s=30.0,
             deadlines=order.deadlines,
         )
-        take = self._recorder.taker(load, reached.begun, unbroken=unbroken)
+        take = self._foretold(self._recorder.taker(load, reached.begun, unbroken=unbroken), names)
         if order.cases is not None:
             take = self._keeper(take, load, workload, order.cases)
         run = Interleaved(client, plan, driving, take, load.pacer)
@@ -284,6 +286,17 @@ class Bench:
         self._recorder.on_spent = task.cancel
         with self._cpu.over(load.label, processes):
             await self._settle(task, load, lanes)
+
+    def _foretold(
+        self, take: Callable[[InBlock], None], names: list[str]
+    ) -> Callable[[InBlock], None]:
+        """Make the function that also says, after the first answers, how long the run will be."""
+
+        def foretell(item: InBlock) -> None:
+            take(item)
+            self._forecast.take(self.measured.attempts[-1], names)
+
+        return foretell
 
     def _names(self, load: Loading) -> list[str]:
         """List the targets of a load; of a plan there is no second half of an A/A pair."""

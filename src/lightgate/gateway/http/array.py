@@ -1,6 +1,7 @@
 """Gemini's stream as one JSON array: streamGenerateContent without `alt=sse`.
 
 Targets are asked for server-sent events all the same; each event's data is an element.
+Google's older SDKs read one character at a time and refuse any outside the brackets.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class ArrayReply(ReplyAround):
 
     def __init__(self, reply: ClientReply) -> None:
         super().__init__(reply)
-        self._begun = False
+        self._opened = False  # the bracket has been written
+        self._begun = False  # so has an element
         self.send = self._send_elements
 
     def start(
@@ -33,8 +35,8 @@ class ArrayReply(ReplyAround):
 
     def finish(self, trailer: bytes = b"", *, last: bytes = b"") -> None:
         """End the array."""
-        end = self._elements(last) + (b"\n]\n" if self._begun else b"[]\n")
-        self.inner.finish(trailer, last=end)
+        end = self._elements(last)
+        self.inner.finish(trailer, last=end + (b"\n]" if self._opened else b"[]"))
 
     def whole(self, status: int, headers: bytes, body: bytes) -> None:
         """Send one element: an error comes in an array, too, as from Google."""
@@ -44,14 +46,18 @@ class ArrayReply(ReplyAround):
         return self.inner.send(self._elements(data))
 
     def _elements(self, data: bytes) -> bytes:
-        """The elements of whole events; white space, which keeps a client waiting, stays."""
-        if not data or data.isspace():
+        """The elements of whole events; white space keeps a client waiting and stays."""
+        if not data:
             return data
-        out = []
+        out = [] if self._opened else [b"["]
+        self._opened = True
+        if data.isspace():
+            return b"".join((*out, data))
         for event in data.split(b"\n\n"):
             lines = [line[6:] for line in event.split(b"\n") if line.startswith(b"data: ")]
             if lines:
-                out.append(_BETWEEN if self._begun else b"[")
+                if self._begun:
+                    out.append(_BETWEEN)
                 out.append(b"\n".join(lines))
                 self._begun = True
         return b"".join(out)

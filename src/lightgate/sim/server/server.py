@@ -169,7 +169,7 @@ class SimServer:
                 reply.whole(200, headers, stored.answer(inbound.method, path.path))
                 return
             if inbound.method == b"GET":
-                reply.whole(200, headers, _models_page(provider, path))
+                reply.whole(200, headers, _page(provider, path))
                 return
             endpoint = _endpoint(inbound, provider, path)
             reused = self._used.before(inbound.peer, inbound.accepted_ns)
@@ -265,7 +265,10 @@ def _check_key(wanted: str | None, given: str) -> None:
         raise BadSimRequest("The key is missing or wrong.", 401)
 
 
-def _models_page(provider: SimProvider, path: SimPath) -> bytes:
+def _page(provider: SimProvider, path: SimPath) -> bytes:
+    """The body of a GET: a provider's models, or its health, which load tools ask engines for."""
+    if path.path == "health":
+        return b'{"status":"ok"}'
     head, _, name = path.path.partition("/models")
     name = name.lstrip("/")
     body = None
