@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trustme
-from valkey.exceptions import MovedError
 
 from gateway.shared.test_counters import CENT, crowd, join, key
 from lightgate.clock.source import SYSTEM
@@ -381,7 +380,7 @@ def named(kind: str, words: str = "") -> Exception:
             "wants a password: put one into shared.url.",
         ),
         (
-            MovedError("10554 10.0.0.9:6379"),
+            named("MovedError", "10554 10.0.0.9:6379"),
             "is in a cluster that keeps names with {lightgate} at another server: name it.",
         ),
         (OSError("secret"), "cannot be reached."),
