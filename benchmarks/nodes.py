@@ -7,9 +7,9 @@ share one PostgreSQL ledger and one Redis or Valkey server, started here on loop
 
 - budget: 1,000 requests at once over all machines, with a budget for 100 of them;
 - minute: twice as many requests and tokens as a key may use in a minute, for --minute seconds;
-- chaos: PostgreSQL is frozen, stopped and restarted, Redis is frozen, stopped and emptied, the
-  network between a machine and both stores is cut and then silent, a disk is full and a machine is
-  killed, under traffic of a key without limits and of one with a budget that is large enough;
+- chaos: PostgreSQL is frozen, stopped, restarted and crashed, Redis is frozen, stopped and emptied,
+  the network between a machine and both stores is cut and then silent, a disk is full and a machine
+  is killed, under traffic of a key without limits and of one with a budget that is large enough;
 - queue: one gateway and two that share what they know, in virtual time, in a world of queues.
 
 After the first three, the ledger is held against what every client wrote down, request by request.
@@ -129,6 +129,7 @@ def troubles(cluster: Cluster) -> list[tuple[str, Callable[[], object], Callable
         ("PostgreSQL stopped", postgres.stop, postgres.start),
         ("Redis stopped", redis.stop, redis.start),
         ("PostgreSQL restarted", each(postgres.stop, postgres.start), lambda: None),
+        ("PostgreSQL crashed", postgres.crash, lambda: None),
         ("Redis emptied", lambda: redis.command("FLUSHALL"), lambda: None),
         ("network cut", each(first.cut, second.cut), each(first.open, second.open)),
         ("network silent", each(first.fall_silent, second.fall_silent),

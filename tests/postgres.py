@@ -105,6 +105,13 @@ class PostgresServer:
             process.send_signal(signal.SIGQUIT)
             process.wait(_START_S)
 
+    def crash(self) -> None:
+        """Kill a session of Lightgate with -9: the server ends all others, and recovers."""
+        of_ours = "SELECT min(pid) FROM pg_stat_activity WHERE application_name = 'lightgate'"
+        ((pid,),) = self.run(of_ours)
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Freeze the server and all of its processes for a while: sockets stay open, and silent."""

@@ -93,6 +93,30 @@ def test_a_role_that_may_make_no_tables_is_named(postgres: PostgresServer, own_u
     )  # fmt: skip
 
 
+def test_a_role_that_may_not_write_or_change_a_table_is_named(
+    postgres: PostgresServer, own_url: str
+) -> None:
+    name = own_url.rpartition("/")[2]
+    Ledger.open(own_url).close()
+    postgres.run("CREATE ROLE clerk LOGIN PASSWORD 'clerk'")
+    clerk = postgres.url(name, "clerk", "clerk")
+    lacks = "its role clerk does not own the table"
+    postgres.run("GRANT USAGE, CREATE ON SCHEMA public TO clerk", name)
+    try:
+        for granted in ("SELECT", "ALL"):  # whoever does not own a table adds no day to it
+            postgres.run(f"GRANT {granted} ON ALL TABLES IN SCHEMA public TO clerk", name)
+            state, says = ledger(clerk)
+            assert (state, lacks in says) == ("failed", True)
+        postgres.run("GRANT lightgate TO clerk")  # what it owns, but not that it may all
+        assert ledger(clerk) == ("ok", "Its tables are up to date.")
+        postgres.run("REVOKE INSERT ON exchange_notes FROM clerk, lightgate", name)
+        state, says = ledger(clerk)
+        assert (state, f"{lacks} exchange_notes or may not write it" in says) == ("failed", True)
+    finally:
+        postgres.run("DROP OWNED BY clerk", name)
+        postgres.run("DROP ROLE clerk")
+
+
 def test_a_store_that_machines_share_is_tried(missing: Callable[[str], None]) -> None:
     if program() is None:
         missing("redis-server is not installed: `make test` fetches it where apt-get is there")

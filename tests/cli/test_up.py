@@ -445,6 +445,23 @@ async def test_a_changed_file_is_noticed(serve: Serve, config: Path) -> None:
             await asyncio.sleep(0.02)
 
 
+async def test_stores_that_the_file_names_now_are_used_from_the_next_start_on(
+    serve: Serve, config: Path
+) -> None:
+    """Nothing is asked of them before: keys would be of one ledger, and rows go to the other."""
+    async with serve("--no-demo") as up:
+        stores = (
+            '[ledger]\nurl = "postgresql://u@127.0.0.1:1/x"\nretention = "9d"\n'
+            '[shared]\nurl = "redis://127.0.0.1:1"\n'
+        )
+        more = '[models.more]\ntargets = ["lab/s1"]\npolicy = "ordered"\n'
+        change(config, lambda old: f"{old}\n{stores}{more}")
+        for name in ("[shared] url", "[ledger] url", "[ledger] retention"):
+            assert (await up.said(f"{name} changes with the next start"))["level"] == "warning"
+        while await up.aliases() != {"fast", "more"}:
+            await asyncio.sleep(0.02)
+
+
 # What is refused
 
 

@@ -35,6 +35,7 @@ from lightgate.gateway.process.port import ReservedPort, is_loopback, require_se
 from lightgate.gateway.process.prepare import (
     Preparation,
     ServedNames,
+    UpSettings,
     keys_in,
     providers_with_key,
     restore_spend,
@@ -61,6 +62,7 @@ LISTS_S: Final = 3.0  # that the greeting waits for the providers' lists of mode
 _NEEDS_RESTART: Final = {
     "host": "[gateway] host", "port": "[gateway] port", "workers": "[gateway] workers",
     "data": "[gateway] data", "drain_ns": "[gateway] drain", "shared": "[shared] url",
+    "ledger": "[ledger] url", "retention_ns": "[ledger] retention",
 }  # fmt: skip
 _log = logging.getLogger(__name__)
 
@@ -320,21 +322,29 @@ class Launch:
         """Read the file again; log what changes only with the next start."""
         prepare = self._prepare
         prepare.path = find_config(self._options.config_file, env=os.environ, cwd=Path.cwd())
-        fresh = await apart_aside(prepare.settings)
+        fresh = self._for_now(await apart_aside(prepare.settings))
         mark = self.data / FORCED
         forced = mark.exists()
         mark.unlink(missing_ok=True)
         served = await apart_aside(
             lambda: prepare.put_snapshot(lambda: keys_in(fresh.ledger), first=False, forced=forced)
         )
-        before, self.settings, self._keys = self.settings, fresh, served.keys
-        self.processes.settings = fresh
+        self.settings = self.processes.settings = fresh
+        self._keys = served.keys
         self._config_taken.set()
         if self._lists is not None:
             self._lists.again()
+
+    def _for_now(self, fresh: UpSettings) -> UpSettings:
+        """The settings of a file that has changed, with those that no process takes over.
+
+        A child that is started again must have the ledger and the store of the others.
+        """
+        now = {field: getattr(self.settings, field) for field in _NEEDS_RESTART}
         for field, name in _NEEDS_RESTART.items():
-            if getattr(before, field) != getattr(fresh, field):
+            if now[field] != getattr(fresh, field):
                 logs.say(_log, logging.WARNING, f"{name} changes with the next start")
+        return msgspec.structs.replace(fresh, **now)
 
     def _usable(self) -> bool:
         wall_ns = SYSTEM.wall_ns()

@@ -69,20 +69,21 @@ def copy(
 @config_option
 @json_option
 def archive(*, out: Path, data: Path | None, config_file: Path | None, as_json: bool) -> None:
-    """Write every whole day of requests and attempts that has no file yet, as Parquet.
+    """Write every whole day of requests and attempts of which no file has all rows, as Parquet.
 
     The ledger keeps its rows: how long is `retention` under [ledger]. Run it once a day.
     """
-    from lightgate.ledger.move.archive import archive_days
+    from lightgate.ledger.move.archive import PATIENCE_S, archive_days
 
-    place = locate(None if data is not None else read_config(config_file), data)
-    with place.open_existing() as ledger:
+    folder_alone = data is not None and config_file is None
+    place = locate(None if folder_alone else read_config(config_file), data)
+    with place.open_existing(patience_s=PATIENCE_S) as ledger:
         found = list(archive_days(ledger, out, SYSTEM.wall_ns()))
     if as_json:
         emit_json([asdict(day) for day in found])
         return
     if not found:
-        click.echo("There is no whole day that has no file yet.")
+        click.echo("There is no whole day of which no file has all rows.")
         return
     emit_table(
         [Column("table"), Column("day"), Column("rows", "right"), Column("bytes", "right")],
@@ -100,7 +101,7 @@ def _meant(word: str, data: Path) -> str | Path:
             raise UsageError(f"The variable {word.removeprefix('env:')} is not set.")
         return found
     if word.startswith(("postgresql://", "postgres://")):
-        if urlsplit(word).password:
+        if _has_password(word):
             raise UsageError(
                 "Every user of this machine can read a password that is typed here.",
                 hint="Put the URL into a variable and name it: env:LEDGER_URL",
@@ -109,3 +110,12 @@ def _meant(word: str, data: Path) -> str | Path:
     if "://" in word:
         raise UsageError('A ledger is "sqlite", a file, env:NAME or a postgresql:// URL.')
     return Path(word)
+
+
+def _has_password(url: str) -> bool:
+    """Whether a URL may hold a password; one that cannot be read may."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return True
+    return bool(parts.password) or "password=" in parts.query

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import LightgateError
-from lightgate.ledger.failed import LedgerDamaged
+from lightgate.ledger.failed import LedgerBusy, LedgerDamaged
 from lightgate.ledger.journal.ship import Shipped, Shipper
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SHIP_S: Final = 0.5
 PRUNE_S: Final = 3600.0
+PRUNE_AGAIN_S: Final = 60.0  # where another process held what was to be deleted
 FAILING_PAUSE_S: Final = 5.0
 HELD_S: Final = 10.0  # for which another process may hold the ledger before it is said
 CHECK_S: Final = 60.0  # between two checks of a ledger's file for damage
@@ -189,4 +190,8 @@ class ShipLoop:
             return
         if self._pruned_ns is None or now_ns - self._pruned_ns >= PRUNE_S * 1e9:
             self._pruned_ns = now_ns
-            self._prune()
+            try:
+                self._prune()
+            except LedgerBusy as error:  # somebody reads a day that is to go
+                self._pruned_ns -= int((PRUNE_S - PRUNE_AGAIN_S) * 1e9)
+                _log.info("Rows that are too old stay a little longer. %s", error.message)

@@ -84,14 +84,14 @@ class LedgerPlace(msgspec.Struct, frozen=True):
 
         return Ledger.alone(self.url, self.data)
 
-    def open_existing(self) -> Ledger:
+    def open_existing(self, *, patience_s: float | None = None) -> Ledger:
         """Open a ledger that a verb is to read; UsageError where there is none."""
         if self.missing:
             raise UsageError(
                 f"There is no ledger in {self.data}.",
                 hint="`lightgate up` writes one; --data names its folder.",
             )
-        return self.open()
+        return self.open(patience_s=patience_s)
 
     def prepare(self) -> Callable[[], object]:
         """Begin to make the tables, or to bring them up to date, in a process of its own.

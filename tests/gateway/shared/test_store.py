@@ -281,7 +281,35 @@ async def test_tls_and_a_password(redis: RedisServer, tmp_path: Path) -> None:
         trusted.lane()
         assert await trusted.join(), trusted.problem
         await trusted.close()
-        assert "cannot be reached" in await problem(login)  # a certificate that nobody vouches for
+        assert "that is not trusted" in await problem(login)  # a certificate nobody vouches for
+        other = login.replace("127.0.0.1", "localhost")  # which the certificate does not name
+        mine = f"ssl_ca_certs={tmp_path / 'ca.pem'}"
+        assert "or of another name" in await problem(f"{other}?{mine}")
+        for asked in (f"ssl_check_hostname=no&{mine}", "ssl_cert_reqs=none"):
+            chosen = SharedStore(f"{other}?{asked}", "m", 0, SYSTEM.now_ns)
+            chosen.lane()
+            assert await chosen.join(), chosen.problem
+            await chosen.close()
+        both = "ssl_cert_reqs=none&ssl_check_hostname=yes"  # which is a contradiction
+        assert "cannot be reached" in await problem(f"{other}?{both}")
+
+
+async def test_a_server_of_a_cluster_that_keeps_our_names_elsewhere_is_named(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    del redis
+    clustered = ("--cluster-enabled", "yes", "--cluster-port")
+    with RedisServer(
+        *clustered, str(free_port()), "--cluster-config-file", str(tmp_path / "nodes.conf")
+    ) as server:
+        assert "has no server for names with {lightgate}" in await problem(server.url)
+        server.command("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        while b"cluster_state:ok" not in server.command("CLUSTER", "INFO"):
+            await asyncio.sleep(0.01)
+        whole = SharedStore(server.url, "m", 0, SYSTEM.now_ns)
+        whole.lane()
+        assert await whole.join(), whole.problem
+        await whole.close()
 
 
 def test_an_address_is_shown_without_its_secret() -> None:
@@ -351,6 +379,10 @@ def named(kind: str, words: str = "") -> Exception:
             named("ResponseError", "NOAUTH Authentication required."),
             "wants a password: put one into shared.url.",
         ),
+        (
+            named("MovedError", "10554 10.0.0.9:6379"),
+            "is in a cluster that keeps names with {lightgate} at another server: name it.",
+        ),
         (OSError("secret"), "cannot be reached."),
     ],
 )
@@ -365,7 +397,9 @@ def test_facts_of_a_server_as_text_bytes_or_table() -> None:
     assert _facts({"redis_version": 7.2}) == {"redis_version": "7.2"}
 
 
-@pytest.mark.parametrize("url", ["http://h:1", "redis://h:x", "redis://h:1/?db=x"])
+@pytest.mark.parametrize(
+    "url", ["http://h:1", "redis://h:x", "redis://h:1/?db=x", "rediss://h?ssl_cert_reqs=x"]
+)
 def test_an_address_that_is_none_is_named(url: str) -> None:
     with pytest.raises(StoreAway, match="is not an address of a Valkey or Redis server"):
         _connection(url)

@@ -239,19 +239,32 @@ def test_days_that_are_over_are_files(source: Ledger, tmp_path: Path, parquet: A
     assert sorted(out.rglob("*.new")) == []
 
 
-def test_a_day_that_has_a_file_is_not_written_again(
+def test_a_day_whose_file_has_all_rows_is_not_written_again(
     source: Ledger, tmp_path: Path, parquet: Any
 ) -> None:
     out = tmp_path / "out"
     list(archive_days(source, out, T0 + DAY))
     path = out / "exchanges" / "day=2026-09-21" / "rows.parquet"
     assert parquet.read_metadata(path).num_rows == 3
-    path.write_bytes(b"kept")
+    kept = path.stat().st_ino
+    with source.writing() as connection:  # what retention has deleted stays in the file
+        connection.execute(exchange_notes.delete().where(exchange_notes.c.id == "x-0"))
     later = list(archive_days(source, out, T0 + 9 * DAY))
-    assert path.read_bytes() == b"kept"
+    assert (path.stat().st_ino, parquet.read_metadata(path).num_rows) == (kept, 3)
     assert [(day.table, day.rows) for day in later] == [
         ("exchanges", 3), ("exchanges", 3), ("attempts", 3), ("attempts", 3),
     ]  # fmt: skip
+
+
+def test_a_file_that_cannot_be_read_is_written_again(
+    source: Ledger, tmp_path: Path, parquet: Any
+) -> None:
+    out = tmp_path / "out"
+    list(archive_days(source, out, T0 + DAY))
+    path = out / "exchanges" / "day=2026-09-21" / "rows.parquet"
+    path.write_bytes(b"no Parquet")
+    assert [day.table for day in archive_days(source, out, T0 + DAY)] == ["exchanges"]
+    assert parquet.read_metadata(path).num_rows == 3
 
 
 def test_a_day_is_from_midnight_to_midnight_in_utc(

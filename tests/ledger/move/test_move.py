@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
@@ -145,6 +146,34 @@ def test_days_are_files_that_duckdb_reads(
     assert found == [("ü\t\\N",)]
 
 
+def test_rows_that_come_after_their_day_was_written_are_in_its_file_too(
+    tmp_path: Path, ledger_url: str
+) -> None:
+    """A node that was cut off ships its journal late; retention would drop rows of no file."""
+    out, late = tmp_path / "out", tmp_path / "other"
+    with Ledger.open(ledger_url, tmp_path) as ledger:
+        fill(ledger, tmp_path)
+        assert len(list(archive_days(ledger, out, T0 + 9 * DAY))) == 6
+        journal = Journal(late / "journal", 0)
+        journal.write(settled("late", attempt_note("late", wall_ns=T0 + DAY), wall_ns=T0 + DAY))
+        journal.close()
+        Shipper(ledger, late / "journal").drain()
+        made = list(archive_days(ledger, out, T0 + 9 * DAY))
+        assert [(day.table, day.rows) for day in made] == [("exchanges", 4), ("attempts", 4)]
+        assert list(archive_days(ledger, out, T0 + 9 * DAY)) == []
+    table = pq.read_table(out / "exchanges" / f"day={made[0].day}" / "rows.parquet")
+    assert "late" in table.column("id").to_pylist()
+
+
+def test_a_day_that_was_made_and_has_no_row_has_no_file(tmp_path: Path, postgres_url: str) -> None:
+    with Ledger.open(postgres_url) as ledger:
+        fill(ledger, tmp_path)
+        with ledger.writing() as connection:
+            connection.execute(attempt_notes.delete().where(attempt_notes.c.wall_ns == T0 + DAY))
+        made = list(archive_days(ledger, tmp_path / "out", T0 + 9 * DAY))
+    assert [day.rows for day in made if day.table == "attempts"] == [3, 3]
+
+
 def test_the_verb(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / "data"
     with Ledger.open("sqlite", data) as ledger:
@@ -162,6 +191,11 @@ def test_the_verb(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyP
     assert code != 0
     assert "Every user of this machine" in said
     assert PASSWORD not in said
+    for url in (f"postgresql://u@h/x?password={PASSWORD}", f"postgresql://u:{PASSWORD}@[h/x"):
+        code, said = run("copy", "sqlite", url)
+        assert code != 0
+        assert "Every user of this machine" in said
+        assert PASSWORD not in said
     code, said = run("copy", "sqlite", "env:NO_SUCH_VARIABLE")
     assert "NO_SUCH_VARIABLE is not set" in said
     code, said = run("copy", "sqlite", "env:LEDGER_URL")
@@ -170,3 +204,8 @@ def test_the_verb(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyP
     code, said = run("archive", "--out", str(tmp_path / "files"))
     assert code == 0, said
     assert len(list(tmp_path.glob("files/*/*/rows.parquet"))) == 6
+    (tmp_path / "own.toml").write_text('[ledger]\nurl = "env:LEDGER_URL"\n')
+    (data / "ledger.sqlite").unlink()
+    code, said = run("archive", "--out", str(tmp_path / "more"), "--config", "own.toml")
+    assert code == 0, said
+    assert len(list(tmp_path.glob("more/*/*/rows.parquet"))) == 6

@@ -208,7 +208,7 @@ class StoreLane:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await link.connect()  # type: ignore[no-untyped-call]
-        except (OSError, TimeoutError, _errors()) as error:
+        except (OSError, TimeoutError, ValueError, _errors()) as error:
             _close(link)
             raise StoreAway(_sentence(error, self._store.url)) from None
         self._link, self._known = link, set()
@@ -330,8 +330,11 @@ def _connection(url: str) -> AbstractConnection:
         ) from None
     try:
         pool = ConnectionPool.from_url(url, socket_connect_timeout=CONNECT_S)
+        known = pool.connection_kwargs
+        if urlsplit(url).scheme == "rediss":  # the library takes a certificate of any name
+            known.setdefault("ssl_check_hostname", known.get("ssl_cert_reqs") != "none")
         link: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, _errors()):
         raise StoreAway(f"{shown(url)} is not an address of a Valkey or Redis server.") from None
     return link
 
@@ -368,6 +371,9 @@ _SENTENCES: Final = {
     "BusyLoadingError": "is still loading its data.",
     "NoDatabase": "has no database of the number that shared.url names.",
     "WrongType": "has other data under names that begin with {lightgate}: use another database.",
+    "MovedError": "is in a cluster that keeps names with {lightgate} at another server: name it.",
+    "ClusterDownError": "is in a cluster that has no server for names with {lightgate}.",
+    "Untrusted": "has a certificate that is not trusted, or of another name.",
 }
 
 
@@ -380,6 +386,7 @@ _SAID: Final = {
     "-READONLY ": "ReadOnlyError",
     "DB index is out of range": "NoDatabase",
     "WRONGTYPE ": "WrongType",
+    "CLUSTERDOWN ": "ClusterDownError",
 }
 
 
@@ -388,6 +395,8 @@ def _sentence(error: Exception, url: str) -> str:
     where, kind, words = shown(url), type(error).__name__, str(error)
     if "authentication required" in words.lower():
         return f"{where} wants a password: put one into shared.url."
+    if "CERTIFICATE_VERIFY_FAILED" in words:
+        kind = "Untrusted"
     if kind == "ResponseError":
         kind = next((name for part, name in _SAID.items() if part in words), kind)
     if kind in _SENTENCES:

@@ -68,7 +68,7 @@ class DayPartitions:
     def drop(self, table: str, before_ns: int) -> int:
         """Drop the days that ended before an instant; how many rows they had."""
         gone = 0
-        for day, name in self._days(table):
+        for day, name in self.days(table):
             if (day + 1) * DAY_NS > before_ns:
                 continue
             with self._engine.begin() as connection:
@@ -83,7 +83,8 @@ class DayPartitions:
             self._known.discard((table, day))
         return gone
 
-    def _days(self, table: str) -> list[tuple[int, str]]:
+    def days(self, table: str) -> list[tuple[int, str]]:
+        """The days that are there, oldest first, each with the name of its partition."""
         query = sa.text(
             "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
             " WHERE i.inhparent = to_regclass(:name)"

@@ -16,7 +16,7 @@ from lightgate.errors import ConfigError
 from lightgate.ledger.database.connection import LedgerConnection, PostgresAddress
 from lightgate.ledger.database.partitions import DAY_NS, PARTITIONED, DayPartitions
 from lightgate.ledger.failed import LedgerAway, LedgerBusy, LedgerConflict, LedgerFailed
-from lightgate.ledger.store.schema import PARTIAL, Money, without_null
+from lightgate.ledger.store.schema import PARTIAL, Money, metadata, without_null
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,11 +101,18 @@ class PostgresDatabase:
         self._address.check_session(_driver(connection))
 
     def check_rights(self, connection: sa.Connection) -> None:
-        """Refuse a role that may make no tables: each day of requests is one."""
-        if not connection.scalar(_MAY_MAKE):
+        """Refuse a role that may make no tables, or not write or change one that is there.
+
+        Each day of requests is a table, and only an owner of the whole can add or drop one.
+        """
+        lacks = None if connection.scalar(_MAY_MAKE) else "may make no tables"
+        if lacks is None:
+            names = [*metadata.tables, "alembic_version"]
+            table = connection.scalar(_MAY_NOT, {"names": names})
+            lacks = None if table is None else f"does not own the table {table} or may not write it"
+        if lacks is not None:
             raise LedgerFailed(
-                f"The ledger cannot be written: its role{self._role()} may make no tables.",
-                hint=_OWN,
+                f"The ledger cannot be written: its role{self._role()} {lacks}.", hint=_OWN
             )
 
     def be_patient(self, connection: sa.Connection) -> None:
@@ -189,8 +196,15 @@ class PostgresDatabase:
         return f" {self._address.user}" if self._address.user else ""
 
 
-_OWN: Final = "Let the role own the database: ALTER DATABASE … OWNER TO …"
+_OWN: Final = "Let the role own the database and its tables: ALTER DATABASE … OWNER TO …"
 _MAY_MAKE: Final = sa.text("SELECT has_schema_privilege(current_schema(), 'CREATE')")
+_MAY_NOT: Final = sa.text(
+    "SELECT min(relname) FROM pg_class"
+    " WHERE relnamespace = current_schema()::regnamespace AND relname = ANY(:names) AND NOT"
+    " (pg_has_role(relowner, 'USAGE') AND has_table_privilege(oid, 'INSERT')"
+    " AND has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'UPDATE')"
+    " AND has_table_privilege(oid, 'DELETE'))"
+)
 _LOCK: Final = sa.select(sa.func.pg_advisory_xact_lock(WRITERS))
 _HURRY: Final = sa.text("SET LOCAL synchronous_commit = off")
 

@@ -1,7 +1,8 @@
 """Write whole days of requests and attempts to Parquet files, which other programs read.
 
 A day is one file of each view, `attempts/day=2026-11-16/rows.parquet`, with the view's columns. It
-is written beside its place and put there when it is complete, so a day that is there is whole.
+is written beside its place and put there when it is complete. A day of which the ledger has more
+rows than the file is written anew: a node that was cut off ships its rows days later.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ import sqlalchemy as sa
 
 from lightgate.errors import ConfigError, UsageError
 from lightgate.ledger.failed import LedgerFailed
-from lightgate.ledger.store.schema import Money, attempts, exchanges
+from lightgate.ledger.store.schema import (
+    Money,
+    attempt_notes,
+    attempts,
+    exchange_notes,
+    exchanges,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
 
 DAY_NS: Final = 86_400 * 1_000_000_000
 FILE: Final = "rows.parquet"
+PATIENCE_S: Final = 3600.0  # for one statement: a day of millions of rows is counted and sorted
 _ROWS_AT_ONCE: Final = 20_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,24 +46,46 @@ class ArchivedDay(msgspec.Struct, frozen=True):
 
 
 def archive_days(ledger: Ledger, folder: Path, now_ns: int) -> Iterator[ArchivedDay]:
-    """Write every day before today that has no file yet, oldest first."""
+    """Write every day before today of which no file has all rows yet, oldest first."""
     try:
         import pyarrow as pa
+        import pyarrow.parquet as pq
     except ImportError:
         raise ConfigError(
             "Parquet files need the library pyarrow.", hint="pip install 'lightgate[archive]'"
         ) from None
-    for view in (exchanges, attempts):
-        for day in _days(ledger, view, now_ns // DAY_NS):
+    for view, table in ((exchanges, exchange_notes), (attempts, attempt_notes)):
+        apart = ledger.days(table)
+        days = _days(ledger, view, now_ns // DAY_NS) if apart is None else apart
+        for day in days:
             date = f"{_EPOCH + timedelta(days=day):%Y-%m-%d}"
             path = folder / view.name / f"day={date}" / FILE
-            if not path.exists():
+            if day < now_ns // DAY_NS and _counted(ledger, view, day) > _written(path, pq):
                 rows = _write(ledger, view, day, path, pa)
                 yield ArchivedDay(view.name, date, rows, path.stat().st_size)
 
 
+def _counted(ledger: Ledger, view: sa.Table, day: int) -> int:
+    """How many rows of a day the ledger has."""
+    query = sa.select(sa.func.count()).select_from(view).where(*_of_day(view, day))
+    with ledger.reading() as connection:
+        return connection.scalar(query) or 0
+
+
+def _of_day(view: sa.Table, day: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return view.c.wall_ns >= day * DAY_NS, view.c.wall_ns < (day + 1) * DAY_NS
+
+
+def _written(path: Path, pq: Any) -> int:
+    """How many rows a file has; none where it is missing or cannot be read."""
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, ValueError):  # the library's own errors are ValueErrors
+        return 0
+
+
 def _days(ledger: Ledger, view: sa.Table, today: int) -> list[int]:
-    """The days of which rows are kept, oldest first; each is found behind the one before."""
+    """The days of which a file's ledger has rows, oldest first; each is found behind the last."""
     found: list[int] = []
     at = view.c.wall_ns
     with ledger.reading() as connection:
@@ -75,7 +105,7 @@ def _write(ledger: Ledger, view: sa.Table, day: int, path: Path, pa: Any) -> int
 
     kinds = pa.schema([(column.name, _kind(column.type, pa)) for column in view.columns])
     unborn = path.with_suffix(".new")
-    here = (view.c.wall_ns >= day * DAY_NS, view.c.wall_ns < (day + 1) * DAY_NS)
+    here = _of_day(view, day)
     query = view.select().where(*here).order_by(view.c.wall_ns, view.c.id)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

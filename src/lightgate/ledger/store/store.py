@@ -177,6 +177,16 @@ class Ledger:
         except self._database.errors as error:
             raise self._failed(error, "written") from None
 
+    def days(self, table: sa.Table) -> list[int] | None:
+        """The days of a table, oldest first, counted from 1970; None where it has none apart."""
+        if self.postgres is None:
+            return None
+        self.bring_up_to_date()
+        try:
+            return [day for day, _ in self.postgres.partitions.days(table.name)]
+        except self._database.errors as error:
+            raise self._failed(error, "read") from None
+
     def bring_up_to_date(self) -> None:
         """Run the migrations that are missing; two openers do it one after the other."""
         if self._current:
