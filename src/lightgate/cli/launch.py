@@ -35,6 +35,7 @@ from lightgate.gateway.process.port import ReservedPort, is_loopback, require_se
 from lightgate.gateway.process.prepare import (
     Preparation,
     ServedNames,
+    keys_at_start,
     keys_in,
     providers_with_key,
     restore_spend,
@@ -178,7 +179,7 @@ class Launch:
             )
 
     def _read_keys(self) -> tuple[KeyRecord, ...]:
-        return keys_in(self.settings.ledger)
+        return keys_at_start(self.settings.ledger)
 
     async def serve(
         self,

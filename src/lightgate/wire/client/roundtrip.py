@@ -26,7 +26,7 @@ from lightgate.errors import (
     TooLarge,
 )
 from lightgate.wire.client.coding import inflater_for
-from lightgate.wire.client.unpacking import Unpacking
+from lightgate.wire.client.unpacking import Taker, Unpacking
 from lightgate.wire.link.tls import said_goodbye
 from lightgate.wire.origin import Origin
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from lightgate.wire.client.pool import Connection
-    from lightgate.wire.client.response import Headers, ResponseParser
+    from lightgate.wire.client.response import ResponseParser
     from lightgate.wire.link.link import Link
 
 _CODINGS: Final = frozenset((b"content-encoding", b"transfer-encoding"))
@@ -55,26 +55,6 @@ class Deadlines(msgspec.Struct, frozen=True, gc=False):
     first_byte_s: float | None = 120.0  # from the sent request to the first byte of the answer
     idle_s: float | None = 60.0  # the longest silence inside an answer
     total_s: float | None = 600.0
-
-
-class Taker(Protocol):
-    """The receiver of an answer as it comes.
-
-    An AttemptError that a method raises ends the roundtrip with that error. So does any other
-    exception, which is a defect: the loop's own handler hears of it too.
-    """
-
-    def on_sent(self, stamp: int) -> None:
-        """The first byte of the request is about to be written; pool wait is over."""
-
-    def on_head(self, status: int, headers: Headers, stamp: int) -> None:
-        """The status line and the headers came; the list is the taker's to keep."""
-
-    def on_body(self, data: bytes, stamp: int, since: int) -> None:
-        """All body bytes of one read."""
-
-    def on_end(self, stamp: int) -> None:
-        """The answer is complete by its own framing."""
 
 
 class Outbound(msgspec.Struct, frozen=True, gc=False):

@@ -9,8 +9,28 @@ from lightgate.errors import AttemptError
 
 if TYPE_CHECKING:
     from lightgate.wire.client.coding import Inflater, Unread
-    from lightgate.wire.client.roundtrip import Taker
+    from lightgate.wire.client.response import Headers
     from lightgate.wire.link.link import Link
+
+
+class Taker(Protocol):
+    """The receiver of an answer as it comes.
+
+    An AttemptError that a method raises ends the roundtrip with that error. So does any other
+    exception, which is a defect: the loop's own handler hears of it too.
+    """
+
+    def on_sent(self, stamp: int) -> None:
+        """The first byte of the request is about to be written; pool wait is over."""
+
+    def on_head(self, status: int, headers: Headers, stamp: int) -> None:
+        """The status line and the headers came; the list is the taker's to keep."""
+
+    def on_body(self, data: bytes, stamp: int, since: int) -> None:
+        """All body bytes of one read."""
+
+    def on_end(self, stamp: int) -> None:
+        """The answer is complete by its own framing."""
 
 
 class Unpacked(Protocol):
