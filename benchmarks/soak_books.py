@@ -32,6 +32,7 @@ NANO = 1_000_000_000
 IN_NANO, OUT_NANO = 1_000, 2_000  # the price of a token: every target has the same
 RESERVED_NANO = 2 * (300 * IN_NANO + LONGEST * OUT_NANO)  # the dearest request, at two targets
 # What each kind of event may do to a request that ends in its window.
+HEAD_S = 10.0  # for the head of a request, from when a worker has it
 RESTARTS = frozenset({"restart", "kill all"})  # nobody listens for a while
 BREAKS = RESTARTS | {DEATH}
 REPLACES = frozenset({"reload", "replace"})  # a request has the time of the drain, and no more
@@ -134,12 +135,31 @@ class Books:
         if asked.how == "connect":
             return self._around(asked, RESTARTS)
         if asked.how == "broken":
-            return self._around(asked, BREAKS)
+            return self._around(asked, BREAKS) or self._too_slow(asked)
         if asked.how == "refused":
             return self._refusal(asked)
         if asked.how == "event":
             return "provider" if asked.model in TROUBLED else self._drained(asked)
-        return ""
+        return self._unserved(asked) if asked.how == "hung" else ""
+
+    def _too_slow(self, asked: Asked) -> str:
+        """The event for which a worker gave up a request that took longer to come than its drain.
+
+        It is told 503; a client that goes on sending and does not read is reset after two seconds.
+        """
+        lasted = asked.ended - asked.began > DRAIN_S
+        return self._around(asked, REPLACES) if lasted and asked.kind == "slow sender" else ""
+
+    def _unserved(self, asked: Asked) -> str:
+        """The start for which a request waited so long that it had no time left for an answer.
+
+        The port is held while `up` starts: on a starved machine that is half a minute.
+        """
+        left = asked.ended - asked.began
+        found = [one for one in self.windows if one.kind in RESTARTS]
+        for window in found:
+            left -= max(0.0, min(window.ended, asked.ended) - max(window.began, asked.began))
+        return "no worker yet" if left < HEAD_S + NOTICED_S else ""
 
     def _drained(self, asked: Asked) -> str:
         """The event that ended a request with words: a stop, or the end of a drain."""

@@ -96,6 +96,7 @@ async def test_a_drain_tells_those_who_would_never_finish(workers: Open) -> None
         assert tokens(answer) == 3
     for _, answer in unborn:
         assert answer.status == 503
+        assert answer.headers["retry-after"] == "1"
         assert "stopping" in answer.json["error"]["message"]
     balanced(gateway, {"cancelled": 10})
 

@@ -36,6 +36,7 @@ from lightgate.gateway.process.prepare import (
     Preparation,
     ServedNames,
     UpSettings,
+    keys_at_start,
     keys_in,
     providers_with_key,
     restore_spend,
@@ -180,7 +181,7 @@ class Launch:
             )
 
     def _read_keys(self) -> tuple[KeyRecord, ...]:
-        return keys_in(self.settings.ledger)
+        return keys_at_start(self.settings.ledger)
 
     async def serve(
         self,

@@ -21,9 +21,10 @@ from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import BUSY_S, FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lightgate.config.model import Config
+    from lightgate.ledger.store.keys import KeyRecord
     from lightgate.ledger.store.store import Ledger
 
 DATA: Final = "lightgate-data"  # the data folder where no configuration names one
@@ -47,6 +48,13 @@ class LedgerPlace(msgspec.Struct, frozen=True):
     def missing(self) -> bool:
         """Return whether this ledger has not been made yet."""
         return self.url == _PLAIN_SQLITE and not (self.data / FILE).is_file()
+
+    @property
+    def blank(self) -> bool:
+        """Return whether this ledger has not been made yet, or its file is empty."""
+        if self.url != _PLAIN_SQLITE:
+            return False
+        return self.missing or not (self.data / FILE).stat().st_size
 
     @property
     def own(self) -> bool:
@@ -92,6 +100,19 @@ class LedgerPlace(msgspec.Struct, frozen=True):
                 hint="`lightgate up` writes one; --data names its folder.",
             )
         return self.open(patience_s=patience_s)
+
+    def put_aside(self, stamp: str) -> Path:
+        """Give the damaged file of a ledger that nobody has open another name, which is told."""
+        from lightgate.ledger.store.file_watch import FileWatch
+
+        return FileWatch(self.data / FILE).put_aside(stamp)
+
+    def keep_keys(self, records: Iterable[KeyRecord]) -> None:
+        """Keep keys that a new ledger does not have."""
+        from lightgate.ledger.store.keys import restore_keys
+
+        with self.open() as ledger, ledger.writing() as connection:
+            restore_keys(connection, records)
 
     def prepare(self) -> Callable[[], object]:
         """Begin to make the tables, or to bring them up to date, in a process of its own.

@@ -466,7 +466,7 @@ async def test_more_than_can_be_held_is_read_in_its_turn(
     asking, first, second = await both(cast, rig, ("middle", "large"), text=MIDDLING)
     ahead = next(iter(rig.exchanges)).attempts[1]
     second.say("x" * 3000)
-    await rig.until(lambda: ahead._trip is not None and ahead._trip._paused)
+    await rig.until(lambda: ahead._trip is not None and ahead._trip.paused)
     second.say("y")
     second.end()
     first.end("length")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.lists import order_of
 from lightgate.gateway.process.prepare import (
     Preparation,
+    keys_at_start,
     keys_in,
     providers_with_key,
     restore_spend,
@@ -23,7 +26,7 @@ from lightgate.gateway.shared.counters import SharedCounters
 from lightgate.gateway.shared.store import SharedStore
 from lightgate.gateway.spend.counter_file import CounterFile
 from lightgate.gateway.spend.counters import SpendCounters
-from lightgate.ledger.failed import LedgerAway
+from lightgate.ledger.failed import LedgerAway, LedgerDamaged
 from lightgate.ledger.locate import LedgerPlace
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, add_key, new_key
 from redis_server import free_port
@@ -179,6 +182,97 @@ def test_the_keys_of_a_ledger(tmp_path: Path) -> None:
     with place.open() as ledger, ledger.writing() as connection:
         add_key(connection, record)
     assert keys_in(place) == (record,)
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied", "another one"])
+def test_a_ledger_that_lost_its_keys_does_not_open_the_gateway(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    """With no key in it the gateway would ask for none: it has those of the last start."""
+    place, record = LedgerPlace("sqlite", tmp_path), key(budget_usd=Decimal(1))
+    put_snapshot(tmp_path, Snapshot(made_ns=1, providers={}, keys=(record,)))
+    if how == "emptied":
+        (tmp_path / "ledger.sqlite").write_bytes(b"")
+    elif how == "another one":
+        place.open().close()
+    assert keys_at_start(place) == (record,)
+    assert "The ledger has no key, and at the last start there were 1." in caplog.text
+    assert keys_in(place) == (record,)
+    caplog.clear()
+    assert keys_at_start(place) == (record,)
+    assert caplog.text == ""
+
+
+def test_a_gateway_that_never_had_a_key_needs_none(tmp_path: Path) -> None:
+    place = LedgerPlace("sqlite", tmp_path)
+    assert keys_at_start(place) == ()
+    put_snapshot(tmp_path, Snapshot(made_ns=1, providers={}, keys=()))
+    assert keys_at_start(place) == ()
+    place.open().close()
+    (tmp_path / "snapshot.json").write_text("of another version")
+    assert keys_at_start(place) == ()  # the ledger was made, and says so
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_nothing_starts_where_nobody_knows_of_keys(tmp_path: Path, emptied: bool) -> None:
+    (tmp_path / "snapshot.json").write_text("{")
+    if emptied:
+        (tmp_path / "ledger.sqlite").write_bytes(b"")
+    with pytest.raises(LightgateError, match="whether the gateway lets in keys only") as caught:
+        keys_at_start(LedgerPlace("sqlite", tmp_path))
+    assert "begin anew" in caught.value.hint
+
+
+def damage(place: LedgerPlace, *, whole: bool) -> None:
+    """Make the file of a ledger one that cannot be read: all of it, or its sums alone."""
+    file = place.data / "ledger.sqlite"
+    if whole:
+        file.write_bytes(b"no database" * 1000)
+        return
+    with closing(sqlite3.connect(file)) as base:
+        base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        found = "SELECT rootpage FROM sqlite_master WHERE tbl_name = 'key_rollups'"
+        roots = [root for (root,) in base.execute(found)]
+        [(size,)] = base.execute("PRAGMA page_size")
+    with file.open("r+b") as pages:
+        for root in roots:
+            pages.seek((root - 1) * size)
+            pages.write(b"\xff" * size)
+
+
+def test_a_damaged_ledger_is_put_aside_at_the_start_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place, record = LedgerPlace("sqlite", tmp_path), key(budget_usd=Decimal(1))
+    place.keep_keys((record,))
+    damage(place, whole=True)
+    with pytest.raises(LedgerDamaged):
+        keys_at_start(place)  # no snapshot has its keys
+    put_snapshot(tmp_path, Snapshot(made_ns=1, providers={}, keys=(record,)))
+    assert keys_at_start(place) == (record,)
+    assert "Its file is kept as ledger.sqlite.damaged-" in caplog.text
+    assert keys_in(place) == (record,)
+    [aside] = tmp_path.glob("ledger.sqlite.damaged-*")
+    assert aside.read_bytes().startswith(b"no database")
+
+
+def test_a_budget_does_not_begin_anew_with_a_ledger_that_was_damaged(tmp_path: Path) -> None:
+    """The counters know what was spent; what a worker had reserved when it died is spent, too."""
+    place, record = LedgerPlace("sqlite", tmp_path), key(budget_usd=Decimal(1))
+    place.keep_keys((record,))
+    put_snapshot(tmp_path, Snapshot(made_ns=1, providers={}, keys=(record,)))
+    with SpendCounters.open(tmp_path / "spend", 1, [record]) as spend:
+        assert spend.admit(record, SYSTEM.wall_ns(), 0, 500) is None
+        spend.settle(record.id, 500, 300, 0, 0)
+        assert spend.admit(record, SYSTEM.wall_ns(), 0, 40) is None
+    damage(place, whole=False)
+    restore_spend(place, (record,))
+    assert list(tmp_path.glob("ledger.sqlite.damaged-*"))
+    assert keys_in(place) == (record,)
+    with SpendCounters.open(tmp_path / "spend", 0, [record]) as spend:
+        standing = spend.standing(record.id)
+    assert standing is not None
+    assert (standing.spent_nano, standing.held_nano) == (340, 0)
 
 
 def test_a_start_while_the_ledgers_server_is_away(

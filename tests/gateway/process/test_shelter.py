@@ -36,6 +36,16 @@ def test_a_folder_is_closed_to_others_and_the_limit_of_files_is_raised(tmp_path:
     assert done.stdout.split() == ["256", str(hard), "0o700", "0o600", "0o700", "0o600"]
 
 
+def test_a_folder_behind_a_link_is_closed_as_well(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o755)
+    (tmp_path / "data").symlink_to("real")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace('data / "ledger.sqlite", data / "journal", ', ""),
+         str(tmp_path / "data")], capture_output=True, text=True, check=True
+    )  # fmt: skip
+    assert done.stdout.split()[2:] == ["0o700", "0o600"]
+
+
 @pytest.mark.parametrize(
     ("soft", "most"), [(1024, 480), (66, 1), (68, 2), (67, 1), (64, 1), (10, 1), (4096, 2016)]
 )

@@ -7,6 +7,7 @@ import pytest
 from lightgate.gateway.request.weight import (
     HEAVY_BYTES,
     MOST_COMMAS,
+    MOST_LINES,
     MOST_NESTS,
     TooManyValues,
     check_values,
@@ -23,6 +24,8 @@ from lightgate.gateway.request.weight import (
         (b"{" * MOST_NESTS + b"[", True),
         (b"," * MOST_COMMAS, False),
         (b"," * (MOST_COMMAS + 1), True),
+        (b"\\n" * MOST_LINES, False),
+        (b"\\n" * (MOST_LINES + 1), True),
     ],
 )
 def test_the_limits_of_the_loop(body: bytes, heavy: bool) -> None:

@@ -189,6 +189,33 @@ async def test_what_is_routed_on_is_what_the_provider_gets(
     assert json.loads(third) == {"model": "m", "max_tokens": 50}
 
 
+@pytest.mark.parametrize("count", [b"0", b"-7", b"1025", b"1" + b"0" * 18, b"9" * 60, b"1.5"])
+async def test_a_gemini_request_asks_for_so_many_answers_as_others_may(
+    behind: Behind, upstream: Upstream, count: bytes
+) -> None:
+    rig = await behind(terms={"me": KeyTerms(name="me", rpm=10)})
+    body = b'{"contents":[],"generationConfig":{"candidateCount":%b}}' % count
+    answer = await rig.ask(
+        "/v1beta/models/rawgem/m:generateContent", body, x_api_key=rig.keys["me"]
+    )
+    assert answer.status == 400, answer.body
+    assert upstream.heard == []
+
+
+async def test_answers_without_end_are_asked_for_and_written_down(
+    behind: Behind, upstream: Upstream
+) -> None:
+    """Each of these numbers is within its limit, and what they come to in no 64 bits."""
+    upstream.script = whole(chat_body())
+    rig = await behind(terms={"me": KeyTerms(name="me", rpm=10)})
+    prompts = json.dumps(["x"] * 40_000).encode()
+    body = b'{"model":"raw/m","n":1024,"max_tokens":2147483648,"prompt":%b}' % prompts
+    answer = await rig.ask("/v1/completions", body, x_api_key=rig.keys["me"])
+    assert answer.status != 500, answer.body
+    assert len(upstream.heard) == 1
+    assert rig.reserved()[0].nano_usd == 2**50
+
+
 @pytest.mark.parametrize(
     ("config", "given"),
     [

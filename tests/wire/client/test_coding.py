@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from lightgate.errors import Malformed, TooLarge
-from lightgate.wire.client.coding import Inflater, Unread, inflater_for
+from lightgate.wire.client.coding import PIECE, Inflater, Unread, inflater_for
 
 MB = 1024 * 1024
 
@@ -18,17 +18,46 @@ def cut(data: bytes, count: int) -> list[bytes]:
     return [data[at : at + step] for at in range(0, len(data), step)]
 
 
+def all_of(inflater: Inflater, data: bytes) -> bytes:
+    """Read everything that some bytes stand for, piece by piece."""
+    parts = [inflater.read(data)]
+    while inflater.more:
+        parts.append(inflater.read(b""))
+    assert all(len(part) <= PIECE for part in parts)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
+def test_what_stands_behind_few_bytes_comes_in_pieces(size: int) -> None:
+    inflater = Inflater(b"gzip", "there")
+    assert len(inflater.read(gzip.compress(bytes(size)))) == min(size, PIECE)
+    assert inflater.more is (size >= PIECE)
+    assert len(all_of(inflater, b"")) == max(0, size - PIECE)
+    inflater.end()
+
+
+def test_bodies_without_a_byte_in_them_come_in_pieces_too() -> None:
+    inflater = Inflater(b"gzip", "there")
+    packed = gzip.compress(b"") * 3000 + gzip.compress(b"abc")
+    calls, plain = 1, inflater.read(packed)
+    while inflater.more:
+        calls, plain = calls + 1, plain + inflater.read(b"")
+    assert plain == b"abc"
+    assert calls == 3001 // 256 + 1
+    inflater.end()
+
+
 def test_the_limit_counts_all_reads_together() -> None:
     inflater = Inflater(b"gzip", "there")
     pieces = cut(gzip.compress(bytes(4 * MB)), 40)
-    assert sum([len(inflater.read(piece)) for piece in pieces[:9]]) < MB
+    assert sum([len(all_of(inflater, piece)) for piece in pieces[:9]]) < MB
     with pytest.raises(TooLarge, match="there: the answer is more than 100 times as large"):
-        [inflater.read(piece) for piece in pieces[9:11]]
+        [all_of(inflater, piece) for piece in pieces[9:11]]
 
 
 def test_the_first_megabyte_needs_no_look() -> None:
     inflater = Inflater(b"gzip", "there")
-    assert inflater.read(gzip.compress(bytes(MB))) == bytes(MB)
+    assert all_of(inflater, gzip.compress(bytes(MB))) == bytes(MB)
     inflater.end()
 
 
@@ -36,7 +65,7 @@ def test_an_ordinary_answer_may_be_as_long_as_it_likes() -> None:
     words = "".join([f"token {number * 7919 % 10007} " for number in range(300_000)]).encode()
     inflater = Inflater(b"deflate", "there")
     pieces = cut(zlib.compress(words), 100)
-    assert b"".join([inflater.read(piece) for piece in pieces]) == words
+    assert b"".join([all_of(inflater, piece) for piece in pieces]) == words
     inflater.end()
 
 

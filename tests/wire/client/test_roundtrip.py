@@ -15,7 +15,7 @@ from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
     from lightgate.wire.client.response import Headers
-    from lightgate.wire.client.roundtrip import Taker
+    from lightgate.wire.client.unpacking import Taker
     from lightgate.wire.link.link import Link, Peer
 
 ORIGIN = Origin("http", "a.test", 80)

@@ -335,16 +335,25 @@ async def test_half_a_request_is_refused_after_its_time(scene: Scene) -> None:
     assert scene.within_s == 2
 
 
-async def test_a_client_that_takes_something_in_time_has_as_much_time_again(scene: Scene) -> None:
+@pytest.mark.parametrize(
+    ("unsent", "later", "again"),
+    [(900, 788, True), (900, 789, False), (900, 900, False), (5, 4, True), (5, 5, False)],
+)
+async def test_a_client_that_takes_enough_in_time_has_as_much_time_again(
+    scene: Scene, unsent: int, later: int, again: bool
+) -> None:
+    """An eighth of what waits, and a byte at least; a byte of a large answer is not enough."""
     await scene.read(GET)
     scene.reply.start(200, ())
-    scene.link.unsent = 900
+    scene.link.unsent = unsent
     scene.connection.pause_writing()
     assert scene.within_s == 30
-    scene.link.unsent = 899
+    scene.link.unsent = later
     scene.expire()
-    assert scene.within_s == 30
-    scene.expire()  # nothing more was taken
+    if again:
+        assert scene.within_s == 30
+        assert scene.link.said == ["attach"]
+        scene.expire()  # nothing more was taken
     assert scene.link.said == ["attach", "abort"]
 
 

@@ -16,7 +16,7 @@ import uvloop
 
 from lightgate.clock.source import ManualClock
 from lightgate.wire.link.kernel import KernelLink, Poller
-from lightgate.wire.link.link import FULL_READ, HIGH_WATER, READ_SIZE, SLICE, ReadLink
+from lightgate.wire.link.link import HIGH_WATER, READ_SIZE, SLICE, ReadLink
 from lightgate.wire.link.stamps import (
     JITTER_NS,
     SO_TIMESTAMPNS,
@@ -525,6 +525,12 @@ class Transport:
     def set_write_buffer_limits(self, **_: int) -> None:
         pass
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        pass
+
     def pause_reading(self) -> None:
         self._reads = False
 
@@ -532,23 +538,70 @@ class Transport:
         self._reads = True
 
 
-@pytest.mark.parametrize("halted", [False, True])
-async def test_a_full_read_is_the_last_of_its_turn(halted: bool) -> None:
-    """However much is there, others have their turn; an owner that wants no bytes gets none."""
+async def test_a_large_read_is_handed_on_in_slices_one_in_each_turn() -> None:
+    """However much is there, others have their turns between; the stamp is that of the read."""
     link, transport = ReadLink(), Transport()
     link.connection_made(cast("asyncio.Transport", transport))
     peer = Recorder()
     link.attach(peer)
-    link.data_received(b"x" * (FULL_READ - 1))
+    link.data_received(b"x" * READ_SIZE)
     assert transport.reading()
-    link.data_received(b"x" * FULL_READ)
+    sent = os.urandom(2 * READ_SIZE + 1)
+    link.data_received(sent)
     assert not transport.reading()
-    if halted:
+    sizes = [READ_SIZE, READ_SIZE, READ_SIZE, 1]
+    for turn in range(2, 5):
+        assert [len(data) for data, _, _ in peer.reads] == sizes[:turn]
+        assert not transport.reading() or turn == 4
+        await asyncio.sleep(0)
+    assert transport.reading()
+    assert b"".join(data for data, _, _ in peer.reads[1:]) == sent
+    assert len({read[1:] for read in peer.reads[1:]}) == 1
+
+
+async def test_an_owner_that_wants_no_bytes_gets_no_slice_of_a_large_read_either() -> None:
+    link, transport = ReadLink(), Transport()
+    link.connection_made(cast("asyncio.Transport", transport))
+    peer = Recorder()
+    link.attach(peer)
+    link.data_received(b"x" * (4 * READ_SIZE))
+    for _ in range(3):  # none of this makes another slice come in one turn
         link.pause_reading()
         link.resume_reading()
-        assert not transport.reading()  # it still rests
-        link.pause_reading()
-    await asyncio.sleep(0)
-    assert transport.reading() is not halted
+    assert len(peer.reads) == 1
+    link.pause_reading()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert len(peer.reads) == 1
     link.resume_reading()
+    assert not transport.reading()
+    await asyncio.sleep(0)
+    assert len(peer.reads) == 2
+    for _ in range(3):
+        await asyncio.sleep(0)
     assert transport.reading()
+    assert len(peer.data) == 4 * READ_SIZE
+
+
+async def test_a_large_read_after_the_end_of_our_half_does_not_end_the_reading() -> None:
+    link, transport = ReadLink(), Transport()
+    link.connection_made(cast("asyncio.Transport", transport))
+    peer = Recorder()
+    link.attach(peer)
+    assert link.end_writing()
+    link.data_received(b"x" * (READ_SIZE + 1))
+    await asyncio.sleep(0)
+    assert len(peer.data) == READ_SIZE + 1
+    assert transport.reading()
+
+
+async def test_a_link_that_is_closed_hands_no_further_slice_on() -> None:
+    link, transport = ReadLink(), Transport()
+    link.connection_made(cast("asyncio.Transport", transport))
+    peer = Recorder()
+    link.attach(peer)
+    link.data_received(b"x" * (2 * READ_SIZE))
+    link.connection_lost(None)
+    await asyncio.sleep(0)
+    assert len(peer.reads) == 1
+    assert peer.said == ["lost"]

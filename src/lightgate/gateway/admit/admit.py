@@ -15,7 +15,7 @@ from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.gateway.request.shorten import Shortening, shorten
 from lightgate.gateway.served.asked import ModelUnknown, not_for_key
 from lightgate.gateway.served.price import USUAL_ANSWER, Ceiling
-from lightgate.gateway.spend.counters import limited
+from lightgate.gateway.spend.counters import MOST, limited
 from lightgate.ledger.journal.notes import Reserved
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _note(state: State, exchange: Exchange) -> None:
             exchange.id,
             None if caller.key is None else caller.key.id,
             exchange.wall_ns,
-            exchange.reserved,
+            min(exchange.reserved, MOST),  # a hundred thousand prompts have no end of answers
             (exchange.plan.steps[0].target,),
             exchange.request_id.decode("ascii"),
             request.model,

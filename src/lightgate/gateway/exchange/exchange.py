@@ -421,7 +421,10 @@ class Exchange:
         self.takes_back()  # nothing of an assembled answer has reached the client
         if not reply.finished:
             self.refusal = Refusal(
-                status=503, message="The gateway is stopping; ask again.", code="draining"
+                status=503,
+                message="The gateway is stopping; ask again.",
+                code="draining",
+                retry_after_s=1.0,
             )
             last = None if self.winner is None else self.winner.error_event(self.refusal)
             self.last_out_ns = self.state.now_ns()

@@ -19,7 +19,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.logs import secrets_of, shared_url
-from lightgate.ledger.failed import LedgerFailed, LedgerNoRoom
+from lightgate.ledger.failed import LedgerDamaged, LedgerFailed, LedgerNoRoom
 from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import KeyRecord, read_keys
 from lightgate.provider.catalogue import catalogue
@@ -334,6 +334,61 @@ def keys_in(place: LedgerPlace) -> tuple[KeyRecord, ...]:
         return kept
 
 
+def keys_at_start(place: LedgerPlace) -> tuple[KeyRecord, ...]:
+    """Read the keys for a start; those of the last snapshot where the ledger has lost its own.
+
+    A key stays in its ledger for ever. So one without a key, after a snapshot with some, was
+    deleted, emptied or replaced: to ask for none would open the gateway to everybody. A damaged
+    file is put aside for a new ledger, as it is while the gateway runs.
+    """
+    from lightgate.gateway.served.snapshot import FILE
+
+    made = not place.blank
+    try:
+        keys = keys_in(place)
+    except LedgerDamaged as error:
+        return _renewed(place, error)
+    kept = () if keys else _last_keys(place)
+    if kept is None:
+        if made or not (place.data / FILE).exists():
+            return keys
+        raise LightgateError(
+            f"The ledger is gone and {place.data / FILE} cannot be read: nobody knows whether the"
+            " gateway lets in keys only.",
+            hint="Put a backup of the ledger in its place, or delete snapshot.json as well to"
+            " begin anew.",
+        )
+    if kept:
+        _log.error(
+            "The ledger has no key, and at the last start there were %d. They are in force again,"
+            " and in the ledger.", len(kept)
+        )  # fmt: skip
+        _keep(place, kept)
+    return keys or kept
+
+
+def _renewed(place: LedgerPlace, error: LedgerDamaged) -> tuple[KeyRecord, ...]:
+    """Put a damaged ledger aside for a new one with the keys of the last snapshot; tell them."""
+    kept = _last_keys(place)
+    if kept is None:
+        raise error
+    aside = place.put_aside(f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    _log.error(
+        "%s Its file is kept as %s. A new ledger has the keys of the last start, and what the"
+        " journals still hold.", error.message, aside.name
+    )  # fmt: skip
+    _keep(place, kept)
+    return kept
+
+
+def _keep(place: LedgerPlace, keys: tuple[KeyRecord, ...]) -> None:
+    """Write keys into a ledger that has lost them; where it takes none, the snapshot has them."""
+    try:
+        place.keep_keys(keys)
+    except LedgerFailed as error:
+        _log.warning("%s The keys are in the snapshot only.", error.message)
+
+
 def _readable(place: LedgerPlace) -> Ledger:
     """The ledger, open; on a full disk to read only."""
     try:
@@ -360,8 +415,19 @@ def restore_spend(place: LedgerPlace, keys: tuple[KeyRecord, ...], *, shared: bo
 
     A ledger of all machines that share their counters is told to those instead: it knows more than
     this machine has spent. On a full disk no journal can be shipped: what the journals say is added
-    to what can be read of the ledger.
+    to what can be read of the ledger. Where the ledger's file is damaged, the counters know more
+    than the new one that it is put aside for, and what earlier workers had reserved is spent.
     """
+    try:
+        _restore_spend(place, keys, shared=shared)
+    except LedgerDamaged as error:
+        _renewed(place, error)
+        _restore_spend(place, keys, shared=shared, renewed=True)
+
+
+def _restore_spend(
+    place: LedgerPlace, keys: tuple[KeyRecord, ...], *, shared: bool, renewed: bool = False
+) -> None:
     from lightgate.gateway.shared.counters import write_known
     from lightgate.gateway.spend.counters import SpendCounters, restore
     from lightgate.ledger.journal.ship import Shipper
@@ -370,7 +436,8 @@ def restore_spend(place: LedgerPlace, keys: tuple[KeyRecord, ...], *, shared: bo
         with place.open() as ledger, SpendCounters.open(place.data / "spend", 0) as spend:
             Shipper(ledger, place.data / "journal").drain()
             if not shared or place.own:
-                restore(spend, ledger, keys, SYSTEM.wall_ns())
+                raise_to = None if not renewed else lambda k, nano: spend.load_spend(k.id, nano)
+                restore(spend, ledger, keys, SYSTEM.wall_ns(), raise_to)
                 return
             known: dict[str, tuple[int, int]] = {}
 

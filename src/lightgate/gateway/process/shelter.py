@@ -38,7 +38,7 @@ def keep_private(data: Path) -> list[Path]:
     """
     os.umask(_PRIVATE)
     left = []
-    for path in (data, *data.rglob("*")):
+    for path in (data.resolve(), *data.rglob("*")):  # the folder itself may be a link
         try:
             mode = path.lstat().st_mode
             if stat.S_ISLNK(mode) or not mode & _PRIVATE:

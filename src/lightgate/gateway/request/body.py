@@ -334,7 +334,8 @@ def _answers(dialect: str, fields: Fields) -> int:
         config = (
             None if raw is None else _read(_gemini_config, raw, "generationConfig", "an object")
         )
-        return (config.candidateCount or 1) if config is not None else 1
+        asked = None if config is None else config.candidateCount
+        return _positive(asked, "candidateCount", _MOST_ANSWERS) or 1
     counts = [1]
     for name in ("n", "best_of"):
         raw = fields.get(name)

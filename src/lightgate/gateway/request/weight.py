@@ -16,6 +16,7 @@ LIGHT_BYTES: Final = 16 * 1024  # so little may hold anything
 HEAVY_BYTES: Final = 256 * 1024  # so much is always too much
 MOST_NESTS: Final = 1500  # objects and lists that the loop may read; those in texts count, too
 MOST_COMMAS: Final = 20_000  # likewise numbers, and texts of a list
+MOST_LINES: Final = 20_000  # of texts, which may have to be trimmed line by line
 
 
 class TooManyValues(LightgateError):  # noqa: N818 - names what is wrong
@@ -31,6 +32,7 @@ def is_heavy(body: bytes) -> bool:
         len(body) > HEAVY_BYTES
         or body.count(b"{") + body.count(b"[") > MOST_NESTS
         or body.count(b",") > MOST_COMMAS
+        or body.count(b"\\n") > MOST_LINES
     )
 
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _DAY_NS: Final = 86_400 * SECOND_NS
 _EVER_NS: Final = 2**63
-_MOST: Final = 2**50  # a larger wish, such as a client's max_tokens of 10**18, is counted as this
+MOST: Final = 2**50  # a larger wish, such as a client's max_tokens of 10**18, is counted as this
 _KINDS: Final = {"total": 0, "day": 1, "month": 2}  # the low bits of a slot's period
 
 
@@ -170,8 +170,8 @@ class SpendCounters:
             if not limited(key):
                 return None
             lease = self._learn(key)
-        if tokens > _MOST or nano_usd > _MOST:
-            tokens, nano_usd = min(tokens, _MOST), min(nano_usd, _MOST)
+        if tokens > MOST or nano_usd > MOST:
+            tokens, nano_usd = min(tokens, MOST), min(nano_usd, MOST)
         if not lease.from_ns <= wall_ns < lease.until_ns:
             return self._admit_locked(lease, wall_ns, tokens, nano_usd)
         words, held = self._file.words, lease.held + nano_usd
@@ -217,10 +217,10 @@ class SpendCounters:
         if not lease.from_ns <= wall_ns < lease.until_ns:
             with self._locked(lease.slot):
                 self._refresh(lease, wall_ns)
-        if reserved_nano > _MOST or reserved_tokens > _MOST:
-            reserved_nano, reserved_tokens = min(reserved_nano, _MOST), min(reserved_tokens, _MOST)
-        if spent_nano > _MOST or tokens > _MOST:
-            spent_nano, tokens = min(spent_nano, _MOST), min(tokens, _MOST)
+        if reserved_nano > MOST or reserved_tokens > MOST:
+            reserved_nano, reserved_tokens = min(reserved_nano, MOST), min(reserved_tokens, MOST)
+        if spent_nano > MOST or tokens > MOST:
+            spent_nano, tokens = min(spent_nano, MOST), min(tokens, MOST)
         words, held = self._file.words, lease.held
         # Counted before it is given back: a kill between counts twice until the dead worker is
         # cleared, never not at all. A reservation may have been cleared before.

@@ -14,12 +14,13 @@ from lightgate.wire.client.dial import Dialer
 from lightgate.wire.client.dns import Resolver
 from lightgate.wire.client.pool import CLOSES, KEPT_NS, SOON_NS, Connection, Pool
 from lightgate.wire.client.proxy import Proxies
-from lightgate.wire.client.roundtrip import Deadlines, Outbound, Roundtrip, Taker
+from lightgate.wire.client.roundtrip import Deadlines, Outbound, Roundtrip
 from lightgate.wire.link.stamper import Stamper
 
 if TYPE_CHECKING:
     import ssl
 
+    from lightgate.wire.client.unpacking import Taker
     from lightgate.wire.link.link import Link
     from lightgate.wire.origin import Origin
 

@@ -1,13 +1,13 @@
 """Answers that came compressed although none was asked for: a proxy on the way does that.
 
-What one read holds is given out at once, so that the stamp of the read stays the stamp of its
-tokens. Compressed bytes can stand for a thousand times as many: there is a limit to that.
+What one read holds keeps the stamp of the read. Compressed bytes can stand for a thousand times as
+many: there is a limit to that, and to what is given out in one turn of the loop.
 """
 
 from __future__ import annotations
 
 import zlib
-from typing import Final
+from typing import ClassVar, Final
 
 from lightgate.errors import Malformed, TooLarge
 
@@ -18,21 +18,28 @@ _WINDOWS: Final = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": zlib.MAX_WBITS}
 _NAMED: Final = frozenset((b"br", b"zstd", b"compress", b"x-compress", b"dcb", b"dcz", b"exi"))
 _FREE: Final = 1024 * 1024  # bytes that need no look at how many stand behind each
 _MOST_EACH: Final = 100  # bytes for each compressed one; events and JSON come to 5 to 40
+PIECE: Final = 65536  # bytes that are given out at once, as of an answer that is not compressed
+_STEPS: Final = 256  # ... and the bodies, one after the other, that are opened for them
 
 
 class Inflater:
-    """The decompression of one answer; `read` is what one read of it stands for."""
+    """The decompression of one answer; `read` is a piece of what has come of it.
 
-    __slots__ = ("_coding", "_given", "_taken", "_where", "_zlib")
+    `more`: there is another piece, to be had by a `read` of nothing.
+    """
+
+    __slots__ = ("_coding", "_given", "_left", "_taken", "_where", "_zlib", "more")
 
     def __init__(self, coding: bytes, where: str) -> None:
         self._coding = coding
         self._where = where
         self._zlib = zlib.decompressobj(_WINDOWS[coding])
         self._taken = self._given = 0  # bytes, compressed and not
+        self._left = b""  # compressed, not looked at yet
+        self.more = False
 
     def read(self, data: bytes) -> bytes:
-        """Decompress the bytes of one read; Malformed and TooLarge say what is wrong with them."""
+        """Take the bytes of one read and decompress a piece; Malformed and TooLarge say why not."""
         first = not self._taken
         self._taken += len(data)
         try:
@@ -54,18 +61,26 @@ class Inflater:
 
     def _read(self, data: bytes) -> bytes:
         parts: list[bytes] = []
-        while data:
+        data, size = self._left + data, 0
+        for _ in range(_STEPS):
             if self._zlib.eof:  # a compressed body may be several, one after the other
+                if not data:
+                    break
                 self._zlib = zlib.decompressobj(_WINDOWS[self._coding])
             room = max(_FREE, self._taken * _MOST_EACH) - self._given
-            parts.append(self._zlib.decompress(data, room + 1))
+            parts.append(self._zlib.decompress(data, min(room + 1, PIECE - size)))
             self._given += len(parts[-1])
             if len(parts[-1]) > room:
                 raise TooLarge(
                     f"{self._where}: the answer is more than {_MOST_EACH} times as large as what"
                     " was sent of it."
                 )
-            data = self._zlib.unused_data
+            size += len(parts[-1])
+            data = self._zlib.unconsumed_tail or self._zlib.unused_data
+            if size == PIECE or not data:
+                break
+        self._left = data
+        self.more = size == PIECE or bool(data)
         return b"".join(parts)
 
     @property
@@ -77,6 +92,7 @@ class Unread:
     """The body of an error answer in a coding that cannot be read: its status says enough."""
 
     __slots__ = ()
+    more: ClassVar = False
 
     def read(self, data: bytes) -> bytes:  # noqa: ARG002 - an inflater's
         """Drop the bytes of one read."""

@@ -26,15 +26,16 @@ from lightgate.errors import (
     TooLarge,
 )
 from lightgate.wire.client.coding import inflater_for
+from lightgate.wire.client.unpacking import Taker, Unpacking
 from lightgate.wire.link.tls import said_goodbye
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
     import asyncio
 
-    from lightgate.wire.client.coding import Inflater, Unread
     from lightgate.wire.client.pool import Connection
-    from lightgate.wire.client.response import Headers, ResponseParser
+    from lightgate.wire.client.response import ResponseParser
+    from lightgate.wire.link.link import Link
 
 _CODINGS: Final = frozenset((b"content-encoding", b"transfer-encoding"))
 _FAR_S: Final = 1e9  # longer than any deadline
@@ -54,26 +55,6 @@ class Deadlines(msgspec.Struct, frozen=True, gc=False):
     first_byte_s: float | None = 120.0  # from the sent request to the first byte of the answer
     idle_s: float | None = 60.0  # the longest silence inside an answer
     total_s: float | None = 600.0
-
-
-class Taker(Protocol):
-    """The receiver of an answer as it comes.
-
-    An AttemptError that a method raises ends the roundtrip with that error. So does any other
-    exception, which is a defect: the loop's own handler hears of it too.
-    """
-
-    def on_sent(self, stamp: int) -> None:
-        """The first byte of the request is about to be written; pool wait is over."""
-
-    def on_head(self, status: int, headers: Headers, stamp: int) -> None:
-        """The status line and the headers came; the list is the taker's to keep."""
-
-    def on_body(self, data: bytes, stamp: int, since: int) -> None:
-        """All body bytes of one read."""
-
-    def on_end(self, stamp: int) -> None:
-        """The answer is complete by its own framing."""
 
 
 class Outbound(msgspec.Struct, frozen=True, gc=False):
@@ -111,7 +92,6 @@ class Roundtrip:
         "_bare",
         "_error",
         "_owner",
-        "_paused",
         "_response",
         "_touched",
         "began_ns",
@@ -120,6 +100,7 @@ class Roundtrip:
         "dialling",
         "keep_alive",
         "over",
+        "paused",
         "request",
         "sent_ns",
     )
@@ -135,6 +116,11 @@ class Roundtrip:
         self.began_ns = time.monotonic_ns()  # the total deadline counts from here
         self.bytes_in = 0
         self.keep_alive = False
+
+    @property
+    def link(self) -> Link:
+        """The connection, once there is one."""
+        return self.connection.link
 
     def left_s(self) -> float | None:
         """Seconds until the total deadline; None where there is none."""
@@ -154,7 +140,7 @@ class Roundtrip:
         response.begin()
         self._bare = 0  # bytes since the last piece of a body: heads, chunk sizes, trailers
         self._error: AttemptError | None = None
-        self._paused = False
+        self.paused = False
         self.keep_alive = False
         if not link.is_open:  # the link broke while the connection was idle
             self._touched = self.sent_ns = 0
@@ -165,7 +151,7 @@ class Roundtrip:
         try:
             request.taker.on_sent(stamp)
         except Exception as error:  # noqa: BLE001 - a taker's defect ends its own roundtrip only
-            self._fail(error)
+            self.fail(error)
             return
         link.write(request.payload)  # right after the stamp; the timer can wait
         for piece in request.rest:
@@ -181,7 +167,7 @@ class Roundtrip:
             self.dialling.cancel()
             self.finish_unsent(Cancelled("The call was cancelled."))
         else:
-            self._fail(Cancelled("The call was cancelled."))
+            self.fail(Cancelled("The call was cancelled."))
 
     def finish_unsent(self, error: BaseException) -> None:
         """End a roundtrip that has no connection."""
@@ -195,16 +181,20 @@ class Roundtrip:
     def pause(self) -> None:
         """Stop reading: the caller's own client is slow, so silence is not the provider's."""
         if not self.over and self.dialling is None:
-            self._paused = True
+            self.paused = True
             self.connection.link.pause_reading()
 
     def resume(self) -> None:
         """Go on reading; the idle deadline begins anew."""
-        if not self.over and self._paused:
-            self._paused = False
+        if not self.over and self.paused:
+            self.paused = False
             self._touched = time.monotonic_ns()
             self._arm()
-            self.connection.link.resume_reading()
+            taker = self.request.taker
+            if isinstance(taker, Unpacking) and taker.busy:
+                taker.read_on()
+            else:
+                self.link.resume_reading()
 
     # The link's peer, while it is under way
 
@@ -241,13 +231,13 @@ class Roundtrip:
         except AttemptError as error:
             self._error = error
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             raise
         if self._error is not None:
-            self._fail(self._error)
+            self.fail(self._error)
         elif response.complete and not self.over:
             self.keep_alive = response.keep_alive
-            self._finish(stamp)
+            self.finish(stamp)
 
     def on_eof(self) -> None:
         """The server closed."""
@@ -266,18 +256,18 @@ class Roundtrip:
 
     def eof(self, error: Exception | None) -> None:
         """End the roundtrip because the other side closed, cleanly or with an error."""
-        if self.over:
-            return
         response, link = self._response, self.connection.link
+        if self.over or response.complete:  # what has come of it is still being unpacked
+            return
         if response.status and not response.framed and error is None and said_goodbye(link):
             response.complete = True  # such an answer ends with its connection
-            self._finish(time.monotonic_ns())
+            self.finish(time.monotonic_ns())
             return
         early = self.bytes_in == 0
         what = "before the answer began" if early else "in the middle of the answer"
         how = "reset" if error is not None else "closed"
         where = self.request.origin.authority
-        self._fail(PeerReset(f"{where} {how} the connection {what}.", early=early))
+        self.fail(PeerReset(f"{where} {how} the connection {what}.", early=early))
 
     def _take_head(self, stamp: int, since: int) -> None:
         """Hand the head on, unless something in it cannot be taken.
@@ -309,14 +299,14 @@ class Roundtrip:
                 error = Malformed(f"{where} used a transfer coding other than chunked.")
                 raise self._refused(error)
             return
-        if isinstance(self.request.taker, _Unpacking):
+        if isinstance(self.request.taker, Unpacking):
             raise self._refused(Malformed(f"{where} compressed its answer twice."))
         try:
             inflater = inflater_for(value, self._response.status, where)
         except Malformed as error:
             raise self._refused(error) from None
         if inflater is not None:
-            taker = _Unpacking(self, inflater)
+            taker = Unpacking(self, self.request.taker, inflater)
             self.request = msgspec.structs.replace(self.request, taker=taker)
 
     def _refused(self, error: AttemptError) -> AttemptError:
@@ -352,7 +342,7 @@ class Roundtrip:
         from now on: one timer does for both, and the first byte need not move it.
         """
         timer = self.connection.timer
-        if self.bytes_in or self._paused:
+        if self.bytes_in or self.paused:
             due = self._due()
             if due is not None:
                 timer.set(max(0.0, (due[0] - time.monotonic_ns()) / 1e9))
@@ -374,7 +364,7 @@ class Roundtrip:
         due = self._due()
         if due is not None and due[0] <= time.monotonic_ns() + 1_000_000:
             where = self.request.origin.authority
-            self._fail(DeadlineMissed(f"{where} {_MISSED[due[1]]}.", phase=due[1]))
+            self.fail(DeadlineMissed(f"{where} {_MISSED[due[1]]}.", phase=due[1]))
         else:
             self._arm()
 
@@ -383,30 +373,35 @@ class Roundtrip:
         times: list[tuple[int, str]] = []
         if limits.total_s is not None:
             times.append((self.began_ns + int(limits.total_s * 1e9), "total"))
-        if not self._paused:
+        if not self.paused:
             if self.bytes_in == 0 and limits.first_byte_s is not None:
                 times.append((self.sent_ns + int(limits.first_byte_s * 1e9), "first_byte"))
             if self.bytes_in and limits.idle_s is not None:
                 times.append((self._touched + int(limits.idle_s * 1e9), "idle"))
         return min(times) if times else None
 
-    def _finish(self, stamp: int) -> None:
-        if self._paused:  # the next roundtrip on this connection did not ask for it
+    def finish(self, stamp: int) -> None:
+        """End the roundtrip well, once all of its answer has been handed on."""
+        taker = self.request.taker
+        if isinstance(taker, Unpacking) and taker.puts_off(stamp):
+            return
+        if self.paused:  # the next roundtrip on this connection did not ask for it
             self.connection.link.resume_reading()
         try:
-            self.request.taker.on_end(stamp)
+            taker.on_end(stamp)
         except AttemptError as error:
-            self._fail(error)
+            self.fail(error)
             return
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             raise
         if not self.over:
             self.over = True
             self.connection.timer.due_ns = 0
             self._owner.ended(self, None)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Close the connection and end the roundtrip with an error."""
         connection = self.connection
         connection.timer.due_ns = 0
         self.keep_alive = False
@@ -414,30 +409,6 @@ class Roundtrip:
         if not self.over:
             self.over = True
             self._owner.ended(self, error)
-
-
-class _Unpacking:
-    """A taker of a compressed answer, which hands on what it stands for."""
-
-    __slots__ = ("_inflater", "_taker", "_trip", "on_head", "on_sent")
-
-    def __init__(self, trip: Roundtrip, inflater: Inflater | Unread) -> None:
-        self._trip = trip
-        self._inflater = inflater
-        self._taker = taker = trip.request.taker
-        self.on_sent, self.on_head = taker.on_sent, taker.on_head
-
-    def on_body(self, data: bytes, stamp: int, since: int) -> None:
-        """Hand on what the bytes of one read stand for, as if so many had come."""
-        plain = self._inflater.read(data)
-        if plain:
-            self._trip.bytes_in += max(0, len(plain) - len(data))
-            self._taker.on_body(plain, stamp, since)
-
-    def on_end(self, stamp: int) -> None:
-        """See that nothing of the compressed answer is missing."""
-        self._inflater.end()
-        self._taker.on_end(stamp)
 
 
 def _not_http(where: str) -> Malformed:

@@ -47,7 +47,7 @@ class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 75.0  # without a byte, before the first request or between two
     head_s: float = 10.0  # from a request's first byte to the end of its head
     body_s: float = 60.0  # from the end of the head to the end of the body
-    write_s: float = 30.0  # with the send buffer full and the client not taking a byte
+    write_s: float = 30.0  # with the send buffer full and the client not taking an eighth of it
     linger_s: float = 2.0  # for the client to read a refusal before the socket goes
     head_bytes: int = 32 * 1024
     headers: int = 100

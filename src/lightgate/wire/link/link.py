@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from lightgate.wire.link.stamps import LoopLag
 
+# Bytes that a link hands to its owner in one turn of the loop. A loop gives 256 KB at once, and up
+# to 8 MB while its buffers come full; 256 KB of events of ten bytes each are 0.1 s of work.
 READ_SIZE: Final = 65536
-# A loop reads a socket on and on while its buffers come full: up to 8 MB in one turn.
-FULL_READ: Final = 131_072
 HIGH_WATER: Final = 65536  # unsent bytes at which the peer is asked to pause
 LOW_WATER: Final = 16384  # ... and at which it may go on
 # Bytes that one link sends in a turn of the loop: a peer that reads as fast as they are written
@@ -106,6 +106,7 @@ class ReadLink(asyncio.Protocol):
         "_resting",
         "_sock",
         "_transport",
+        "_unread",
         "is_open",
         "peer",
     )  # fmt: skip
@@ -117,7 +118,8 @@ class ReadLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._plain: socket.socket | None = None  # where it may be written to past the transport
         self._halted = False  # the owner wants no bytes
-        self._resting = False  # nothing is read until the next turn of the loop
+        self._resting = False  # the next slice comes in the next turn of the loop
+        self._unread: tuple[bytes, int, int, int] | None = None  # of a large read, and from where
         self._held: deque[memoryview] = deque()  # of large bodies, not given to the transport yet
         self._after: Callable[[], None] | None = None  # what ends the link once all is given
         self._full = False  # the owner was asked to pause
@@ -187,18 +189,25 @@ class ReadLink(asyncio.Protocol):
     def resume_reading(self) -> None:
         """Go on reading."""
         self._halted = False
-        if self.is_open and self._transport is not None and not self._resting:
+        if self._unread is not None:
+            self._read_later()
+        elif self.peer is not None and self._transport is not None:  # our half may have ended
             self._transport.resume_reading()
 
-    def _rest(self) -> None:
-        """Read no more in this turn of the loop: others have theirs."""
-        if self.is_open and self._transport is not None and not self._halted:
+    def _read_later(self) -> None:
+        if not self._resting:
             self._resting = True
-            self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._read_on)
 
     def _read_on(self) -> None:
+        """Hand the next slice of a large read on; after the last one the socket is read again."""
         self._resting = False
+        if self._unread is None or self._halted or self.peer is None:
+            return
+        data, at, stamp, since = self._unread
+        past = at + READ_SIZE
+        self._unread = (data, past, stamp, since) if past < len(data) else None
+        self.peer.on_read(data[at:past], stamp, since)
         if not self._halted:
             self.resume_reading()
 
@@ -258,10 +267,15 @@ class ReadLink(asyncio.Protocol):
         """Stamp first, then everything else."""
         stamp = time.monotonic_ns()
         peer = self.peer
-        if peer is not None:
-            peer.on_read(data, stamp, 0 if self._lag is None else self._lag.since(stamp))
-            if len(data) >= FULL_READ and not self._resting:
-                self._rest()
+        if peer is None:
+            return
+        since = 0 if self._lag is None else self._lag.since(stamp)
+        if len(data) <= READ_SIZE or self._transport is None:
+            peer.on_read(data, stamp, since)
+            return
+        self._transport.pause_reading()  # others have their turns before the rest
+        self._unread = (data, 0, stamp, since)
+        self._read_on()
 
     def eof_received(self) -> bool:
         """Leave the decision to close to the owner; TLS has no half-closed state and closes."""
@@ -272,7 +286,7 @@ class ReadLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner once."""
         peer, self.peer, self.is_open = self.peer, None, False
-        self._transport = None
+        self._transport = self._unread = None
         self._held.clear()
         if peer is not None:
             peer.on_lost(exc)
