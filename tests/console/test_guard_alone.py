@@ -168,6 +168,10 @@ async def test_what_is_no_request_is_passed_on_or_left(local: Door) -> None:
     assert local.seen.status == 0
 
 
+def test_what_is_only_read_has_two_methods() -> None:
+    assert reads("admin") == {"GET": "admin", "HEAD": "admin"}
+
+
 async def test_a_refusal_is_counted_and_the_application_never_asked(local: Door) -> None:
     for given, status in (
         ({"host": "evil.example"}, 403), ({"origin": "http://evil.example"}, 403),
@@ -266,6 +270,7 @@ OWN = "http://127.0.0.1:8081"
         ({"origin": "http://localhost:8081"}, 200, 403, 403),
         ({"origin": "http://evil.example"}, 403, 403, 403),
         ({"origin": "null"}, 403, 403, 403),
+        ({"origin": "http://["}, 403, 403, 403),
         ({}, 200, 200, 403),  # a browser says where a change comes from
     ],
 )

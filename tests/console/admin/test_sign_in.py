@@ -18,6 +18,7 @@ from lightgate.console.admin.sign_in import (
     MOST,
     NOTED_NS,
     SignIns,
+    link_address,
 )
 
 if TYPE_CHECKING:
@@ -148,6 +149,48 @@ def test_there_are_only_so_many(sign_ins: SignIns, clock: ManualClock, tmp_path:
     clock.step_wall(LONGEST_NS)
     sign_ins.new_link("up")
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
+
+
+def test_a_link_that_nobody_opened_is_deleted_with_the_next(
+    sign_ins: SignIns, clock: ManualClock, tmp_path: Path
+) -> None:
+    sign_ins.new_link("up")
+    (old,) = (tmp_path / FOLDER).iterdir()
+    clock.step_wall(LINK_NS - 1)
+    sign_ins.new_link("up")
+    assert old.exists()
+    clock.step_wall(1)
+    sign_ins.new_link("up")
+    assert not old.exists()
+    assert len(list((tmp_path / FOLDER).iterdir())) == 2
+
+
+def test_what_another_process_deletes_meanwhile_is_no_trouble(
+    sign_ins: SignIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(MOST):
+        assert sign_ins.redeem(sign_ins.new_link("up"), "") is not None
+    found = SignIns._files
+
+    def and_gone(self: SignIns, *kinds: str) -> list[Path]:
+        gone = [tmp_path / FOLDER / f"{kind}-gone.json" for kind in kinds]
+        return [*found(self, *kinds), *gone]
+
+    monkeypatch.setattr(SignIns, "_files", and_gone)
+    code = sign_ins.new_link("up")
+    # A file that is gone counts as the oldest: one session less has to give way for it.
+    assert len(found(sign_ins, "session")) == MOST - 1
+    assert sign_ins.redeem(code, "") is not None
+    assert sign_ins.end_all() == MOST + 1  # what was gone is among them
+    assert found(sign_ins, "session", "link") == []
+
+
+def test_a_link_leads_to_the_address_that_people_have(sign_ins: SignIns) -> None:
+    code = sign_ins.new_link("up")
+    assert link_address("127.0.0.1", 8081, code) == f"http://127.0.0.1:8081/enter#{code}"
+    assert link_address("0.0.0.0", 80, code) == f"http://127.0.0.1:80/enter#{code}"
+    for base in ("https://gate.example/lg", "https://gate.example/lg/"):
+        assert link_address("::1", 1, code, base) == f"https://gate.example/lg/enter#{code}"
 
 
 # Guesses
