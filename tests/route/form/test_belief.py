@@ -316,3 +316,15 @@ def test_a_first_token_is_judged_without_the_wait_that_was_expected() -> None:
     # As late as expected: what it says of the target alone is nothing new.
     assert ttft_s(seen, 12 * S) == pytest.approx(1.0)
     assert seen.recent.last[-1] == pytest.approx(1.0)
+
+
+def test_an_answer_at_the_limit_has_one_more_tried_once_the_hold_is_over() -> None:
+    """Ours and those of other workers fill it together."""
+    full = form()
+    full.limit.refused(4, 0)
+    full.started(S)
+    full.beside(1, 1, S)
+    full.finished(29 * S, 100, 1.0)
+    assert full.limit.most == 3.0
+    full.finished(31 * S, 100, 1.0)
+    assert full.limit.most == 4.0
