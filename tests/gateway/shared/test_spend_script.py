@@ -108,6 +108,9 @@ async def test_what_is_granted_is_held_and_what_is_left_is_shared(script: Script
         codes=[GRANTED], waits=[0], left=[700, 99, 480], share=[700, 99, 480],
         advance=[70, 9, 48], totals=[0, 300, 1, 0, 20],
     )  # fmt: skip
+    # The others hear of it before the member itself has told that it holds it.
+    said = await script.one(Told(budget=1000, spent=40), member="B:0")
+    assert (said.totals, said.left[0]) == ([40, 300, 1, 0, 20], 1000 - 40 - 300 - 70)
 
 
 async def test_limits_are_met_exactly_and_what_is_refused_takes_nothing(script: Script) -> None:
@@ -125,6 +128,8 @@ async def test_the_limit_that_is_met_first_is_named_and_no_limit_is_none(script:
     assert (await script.one(Told(budget=8, tpm=8, needs=needs))).codes == [TPM]
     assert (await script.one(Told(budget=8, needs=needs))).codes == [BUDGET]
     assert (await script.one(Told(budget=0, rpm=5, tpm=0, needs=((0, 0),)))).codes == [GRANTED]
+    assert (await script.one(Told(tpm=0, needs=((0, 1),)))).codes == [TPM]
+    assert (await script.one(Told(budget=0, needs=((1, 0),)))).codes == [BUDGET]
     free = await script.one(Told(needs=((10**15, 10**9),)))
     assert free.codes == [GRANTED]
     assert (free.share, free.advance) == ([0, 0, 0], [0, 0, 0])
@@ -239,6 +244,14 @@ async def test_the_share_of_a_silent_member_is_kept_until_it_counts_as_gone(
     assert said[2][0] == 1000 - 10 - kept
 
 
+async def test_the_share_of_a_silent_member_is_kept_of_each_limit(script: Script) -> None:
+    said = await script.one(Told(budget=1000, rpm=300, tpm=500))
+    assert said.share == [1000, 300, 500]
+    told = Told(budget=3000, rpm=3000, tpm=3000)
+    said = await script.one(told, at=NOW + SILENCE, member="B:0")
+    assert said.left == [2000, 2700, 2500]
+
+
 async def test_a_member_that_is_forgotten_is_gone(script: Script) -> None:
     await script.one(Told(budget=1000))
     await script.lane.run("ZREM", MEMBERS, "A:0")
@@ -322,6 +335,14 @@ async def test_what_a_ledger_says_is_the_least_that_was_spent_in_its_period(
     assert (await script.one(Told(period=9), member="B:0")).totals[0] == 0
     assert (await script.one(Told(period=9, ledger=3), member="B:0")).totals[0] == 3
     assert (await script.one(Told(period=9), member="C:0")).totals[0] == 3
+
+
+async def test_a_period_without_a_word_of_the_ledger_leaves_that_of_another(
+    script: Script,
+) -> None:
+    assert (await script.one(Told(ledger=1))).totals[0] == 1
+    assert (await script.one(Told(period=9), member="B:0")).totals[0] == 0
+    assert (await script.one(Told(), member="C:0")).totals[0] == 1
 
 
 @pytest.mark.parametrize(("later_ms", "settling"), [(0, True), (1_499, True), (1_500, False)])
