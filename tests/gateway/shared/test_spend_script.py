@@ -144,6 +144,9 @@ async def test_a_request_counts_for_the_sixty_seconds_that_follow_its_own(script
         assert (said.codes, said.waits, said.totals[2]) == ([RPM], [wait_ms], 1)
     said = await script.one(told, at=NOW + 60_500)
     assert (said.codes, said.totals[2]) == ([GRANTED], 1)
+    # Each has left the minute once, and not again with every round of it.
+    for later_ms in (121_500, 122_500, 183_500):
+        assert (await script.one(Told(requests=2), at=NOW + later_ms)).totals[2] == 0
 
 
 async def test_a_server_whose_clock_was_set_back_counts_on_in_the_second_that_it_knows(
@@ -227,6 +230,16 @@ async def test_members_of_other_machines_hold_and_keep_their_advance(script: Scr
     assert said.left == [1000 - 15 - 99, 100 - 2 - 9, 500 - 5 - 49]
     assert said.share == [443, 44, 223]  # of what is left, for each of two
     assert said.advance == [44, 4, 22]
+
+
+async def test_what_others_may_take_without_asking_is_granted_to_nobody(script: Script) -> None:
+    await script.one(Told(budget=1000, rpm=100, tpm=500))  # advances of 100, 10 and 50
+    said = await script.one(Told(budget=1000, needs=((901, 0), (900, 0))), member="B:0")
+    assert said.codes == [BUDGET, GRANTED]
+    said = await script.one(Told(tpm=500, needs=((0, 451), (0, 450))), member="C:0")
+    assert said.codes == [TPM, GRANTED]
+    said = await script.one(Told(rpm=15, keeps=False, needs=((0, 0),) * 4), member="D:0")
+    assert said.codes == [GRANTED] * 3 + [RPM]  # two came before
 
 
 @pytest.mark.parametrize(
