@@ -124,6 +124,16 @@ def test_a_brought_key_that_has_expired_is_not_brought_back(office: Office) -> N
         office.desk.create(KeyTerms(name="theirs"), ADA, given=GIVEN)
 
 
+def test_a_change_of_the_second_key_is_made_of_its_own_terms(office: Office) -> None:
+    first = office.desk.create(KeyTerms(name="first", rpm=5), ADA).record
+    second = office.desk.create(KeyTerms(name="second", rpm=9), ADA).record
+    changed = office.desk.change(
+        second.id, lambda terms: msgspec.structs.replace(terms, tpm=7), ADA
+    )
+    assert (changed.id, changed.name, changed.rpm, changed.tpm) == (second.id, "second", 9, 7)
+    assert office.kept == (first, changed)
+
+
 def test_a_change_is_made_of_the_terms_that_the_key_has(office: Office) -> None:
     made = office.desk.create(KeyTerms(name="ci", rpm=5, tpm=7), ADA).record
     other = office.desk.create(KeyTerms(name="other"), ADA).record
