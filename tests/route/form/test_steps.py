@@ -190,3 +190,34 @@ def test_what_a_batch_is_found_to_slow_down_moves_the_speed_alone() -> None:
     seen.finished(3 * S, 100, 1.0, S)
     # An answer of the usual speed would have been faster alone; its long run has moved beside it.
     assert seen.speed_long == pytest.approx(before + 0.3 + (0.2 - 0.3) / 6)
+
+
+def test_another_prior_takes_the_place_of_all_that_was_only_believed() -> None:
+    new = form()
+    new.look(5 * S)
+    new.sizes[1].delays[1] = 3
+    sharp = Prior(2e3, 2e3 * exp(0.02 * Z95), 50.0, 50.0 * exp(-0.1 * Z95), 5.0)
+    new.use_prior(sharp)
+    assert new.prior is sharp
+    assert [size.variance for size in new.sizes] == pytest.approx([0.0004] * 3)
+    assert [size.delays for size in new.sizes] == [{}, {}, {}]
+    assert (new.variance, new.noise, new.until_ns) == (pytest.approx(0.0004), 0.05, NEVER)
+    assert new.speed_variance == pytest.approx(0.01)
+
+
+def test_the_weather_is_the_same_for_all_sizes() -> None:
+    seen = form()
+    seen.first(0, 10 * S, 1.0)
+    seen.deviation = 0.5
+    for later_s, weather in ((0, 0.5), (180, 0.5 / e)):
+        seen.look((10 + later_s) * S)
+        wanted = [exp(size.long + weather) for size in seen.sizes]
+        assert seen.ttfts_s == pytest.approx(wanted)
+
+
+def test_a_target_with_cold_starts_is_watched_however_short_they_are() -> None:
+    seen = form()
+    assert not seen.watched
+    seen.cold.seconds = 0.5
+    seen.look(S)
+    assert seen.watched
