@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lightgate.gateway.admit import worst as module
-from lightgate.gateway.admit.worst import Reservation, reserve_plan, without
+from lightgate.gateway.admit.worst import Reservation, _tier_of, reserve_plan, without
 from lightgate.gateway.request.refusal import Refusing
 from lightgate.gateway.served.price import SLACK, USUAL_ANSWER, Ceiling
 from lightgate.route.plan.plan import Plan, Step
@@ -249,3 +249,18 @@ def test_a_plan_without_its_first_target_predicts_nothing_and_ends_without_a_dea
     assert (later.predicted_ttft_ns, *predicted, later.runner_up) == (4, 3, 9, 2, "b")
     endless = Plan((Step("a", 0, None, "primary"), Step("b", None, None, "fallback")), "x", "y")
     assert without(endless, {"b": ""}).steps == endless.steps[:1]
+
+
+def test_of_a_longer_plan_only_the_last_step_has_all_the_time() -> None:
+    steps = tuple(Step(name, 0, 5, "racer") for name in "abcd")
+    kept = without(Plan(steps, "race", "because"), {"a": "price"})
+    assert [step.ttft_ns for step in kept.steps] == [5, 5, None]
+
+
+def test_a_word_for_speed_that_cannot_be_read_leaves_the_tier_beside_it(asked: Asked) -> None:
+    asked.fields = {"speed": b"5", "service_tier": b'"fast"'}
+    assert asked.most() == 2 * (TEXT + answer(10))
+    request: Any = SimpleNamespace(
+        endpoint=SimpleNamespace(dialect="anthropic-messages"), fields=asked.fields
+    )
+    assert _tier_of(request) == "fast"

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from lightgate.clock.source import SYSTEM
-from lightgate.gateway.shared import counters
-from lightgate.gateway.shared.scripts import EPOCH, KEY, MEMBERS
+from lightgate.gateway.shared.scripts import EPOCH, KEY, MEMBERS, SPEND
 from lightgate.gateway.shared.store import SharedStore
 
 if TYPE_CHECKING:
@@ -78,8 +77,8 @@ class Script:
         second, part_ms = divmod(at, 1000)
         # Half a millisecond more: only whole ones count.
         given = f"{{'{second}', '{part_ms * 1000 + 500}'}}"
-        text = counters.SPEND.replace("redis.call('TIME')", given)
-        assert text != counters.SPEND
+        text = SPEND.replace("redis.call('TIME')", given)
+        assert text != SPEND
         names = [MEMBERS, EPOCH, *(f"{KEY}{n}" for n in range(len(told)))]
         reply = await self.lane.script(text, names, msgspec.msgpack.encode(batch))
         settling, count, replies = msgspec.msgpack.decode(reply)
