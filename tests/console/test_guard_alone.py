@@ -193,11 +193,12 @@ def test_what_is_only_read_has_two_methods() -> None:
 
 
 async def test_a_refusal_is_counted_and_the_application_never_asked(local: Door) -> None:
-    for given, status in (
+    refusals: list[tuple[dict[str, Any], int]] = [
         ({"host": "evil.example"}, 403), ({"origin": "http://evil.example"}, 403),
         ({"path": "/nothing"}, 404), ({"path": "/things/"}, 404), ({"path": "/things/a/b"}, 404),
         ({"path": "/open", "method": "PUT"}, 405), ({"path": "/admin"}, 401),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for given, status in refusals:
         seen = await local.ask(**given)
         assert (seen.status, seen.scopes) == (status, []), given
         assert seen.headers["content-type"].startswith("text/plain")
@@ -230,7 +231,7 @@ async def test_a_secret_guards_what_is_read_and_a_session_what_administers(
 
 
 async def test_who_asks_is_known_inside(secret: Door) -> None:
-    async def author(**shown: str) -> Author | None:
+    async def author(**shown: Any) -> Author | None:
         seen = await secret.ask("/admin", **shown)
         found: Author | None = seen.scopes[0][AUTHOR]
         return found

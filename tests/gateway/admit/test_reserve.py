@@ -94,7 +94,8 @@ class Asked:
         return reserve_plan(exchange, out), exchange
 
     def most(self, out: int | None = 10) -> int:
-        return self.reserved(out)[0].most
+        reservation, _ = self.reserved(out)
+        return reservation.most
 
     def ceiling(self, out: int | None = 10) -> Ceiling:
         found: Ceiling = self.reserved(out)[1].ceilings["a"]
@@ -107,7 +108,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 def answer(out: int) -> int:
-    return 1000 * (out + SLACK + PARTS.reasoning)
+    return 1000 * (out + SLACK + int(PARTS.reasoning))
 
 
 def test_text_with_a_limit_costs_its_tokens_and_some_slack(asked: Asked) -> None:
@@ -254,7 +255,7 @@ def test_a_plan_without_its_first_target_predicts_nothing_and_ends_without_a_dea
 def test_of_a_longer_plan_only_the_last_step_has_all_the_time() -> None:
     steps = tuple(Step(name, 0, 5, "racer") for name in "abcd")
     kept = without(Plan(steps, "race", "because"), {"a": "price"})
-    assert [step.ttft_ns for step in kept.steps] == [5, 5, None]
+    assert [(step.target, step.ttft_ns) for step in kept.steps] == [("b", 5), ("c", 5), ("d", None)]
 
 
 def test_a_word_for_speed_that_cannot_be_read_leaves_the_tier_beside_it(asked: Asked) -> None:
