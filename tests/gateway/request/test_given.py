@@ -83,3 +83,10 @@ def test_a_part_among_words_that_look_like_every_sign_of_one_is_counted() -> Non
         rb'{"inlineData":{"mimeType":"image/png","data":"AAAA"}}]}]}'
     )
     assert given_parts(body, "gemini").images == 1
+
+
+@pytest.mark.parametrize(("size", "counted"), [(256, 0), (257, 257)])
+def test_a_short_value_is_an_address_and_counts_as_text(size: int, counted: int) -> None:
+    part = {"type": "image_url", "image_url": {"url": "x" * size}}
+    body = json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode()
+    assert given_parts(body, CHAT).value_bytes == counted
