@@ -68,6 +68,10 @@ class Rules(NamedTuple):
         """Whether this mutation is in the list, by its function and its text."""
         return (f"{named.path}:{named.scope}", made.before, made.after) in self.accepted
 
+    def packages(self) -> list[str]:
+        """The packages that have guarded code, those among them that a random sample leaves out."""
+        return sorted({place.split("/")[0] for place in self.guarded})
+
     def guards(self, named: Named) -> bool:
         """Whether this lies in a guarded place: a file, or a function or class of it."""
         return any(_within(named, place) for place in self.guarded)
@@ -241,7 +245,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=200, help="0: all")
-    parser.add_argument("--packages", type=lambda text: text.split(","), default=list(PACKAGES))
+    parser.add_argument(
+        "--packages",
+        type=lambda text: text.split(","),
+        help="with --guarded all that have guarded code; else clock to wire",
+    )
     parser.add_argument("--guarded", action="store_true", help="only guarded code")
     parser.add_argument("--only", help="a pattern of path:function")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -253,6 +261,8 @@ def main() -> int:
     asked = parser.parse_args()
     began = time.monotonic()
     known = rules()
+    if asked.packages is None:
+        asked.packages = known.packages() if asked.guarded else list(PACKAGES)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         work = Path(folder)
         pristine = copy_tree(ROOT, work / "pristine")

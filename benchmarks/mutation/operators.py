@@ -2,8 +2,9 @@
 
 A mutation is named by its number in the list of all mutations of a source text; the same text has
 the same list. Not changed are annotations, imports, docstrings, decorators, options of classes and
-prose: a text with a space in it is a sentence for people, whose wording is no behaviour. Nor are
-assertions, of which a zip that is strict is one: without them a sound program does the same.
+prose: a text with a space in it is a sentence for people, whose wording is no behaviour; a script
+in Lua is code. Nor are assertions, of which a zip that is strict is one: without them a sound
+program does the same.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import ast
 import copy
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mutation import lua
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,12 +112,21 @@ def mutation(source: str, number: int) -> Mutation:
         if seen + len(possible) > number:
             new = possible[number - seen]
             before, after = _brief(site.node), _brief(new)
+            line = getattr(site.node, "lineno", site.statement.lineno)
+            if script := _script(site.node):
+                before, after, below = lua.shown(script, _script(new))
+                line += below
             _put(site, new)
             ast.fix_missing_locations(tree)
-            line = getattr(site.node, "lineno", site.statement.lineno)
             return Mutation(tree, before, after, line, site)
         seen += len(possible)
     raise LookupError(number)
+
+
+def _script(node: ast.AST) -> str:
+    """The text of a script; empty for everything else."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str) and lua.COMMAND in value else ""
 
 
 def _brief(node: ast.AST) -> str:
@@ -340,8 +352,8 @@ def _other_values(value: object) -> list[bool | int | float | str | bytes]:
             return [value + 1, value - 1] if value > 1 else [value + 1]
         case float():
             return [value * 2 or 1.0]
-        case str() if " " not in value:
-            return [f"XX{value}"]
+        case str() if lua.COMMAND in value or " " not in value:
+            return list(lua.changed(value)) if lua.COMMAND in value else [f"XX{value}"]
         case bytes() if b" " not in value:
             return [b"XX" + value]
     return []

@@ -161,6 +161,8 @@ def test_inner_secrets_are_good_on_this_machine_alone(peer: str, good: bool) -> 
     inner = InnerCaller("s", "10.0.0.9", "c")
     assert inner.owner_of(credential("s", "k.1").encode(), peer) == ("k.1" if good else None)
     assert inner.is_console(console_credential("c").encode(), peer) is good
+    odd = inner.owner_of(credential("s", "k").encode() + b"\xff", peer)
+    assert odd == ("k\ufffd" if good else None)  # which is no key of anybody's
 
 
 def test_a_secret_that_is_not_there_is_shown_by_nobody() -> None:

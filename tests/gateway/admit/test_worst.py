@@ -12,7 +12,7 @@ import pytest
 
 from gateway.security.conftest import ENV, chat_body, providers, whole
 from lightgate.gateway.admit.admit import _reserve_sound
-from lightgate.gateway.admit.worst import without
+from lightgate.gateway.admit.worst import without, worst
 from lightgate.gateway.served.price import SLACK
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.route.plan.plan import Plan, Step
@@ -236,6 +236,31 @@ def test_the_others_move_up_to_the_starts() -> None:
     cascade = without(Plan(tiers, "cascade", "because"), {"a": "price"})
     assert [(s.target, s.start_ns, s.tier) for s in cascade.steps] == [("b", 0, 0), ("c", None, 1)]
     assert without(plan, {"a": "", "b": "", "c": ""}).steps == ()
+
+
+def test_the_dearest_target_is_reserved_for_each_attempt_beside_another() -> None:
+    race = (step("a", 0, "racer"), step("b", 0, "racer"), step("c", None, "fallback"))
+    assert worst(race, [3, 5, 9], checked=False) == 2 * 9
+    alone = (step("a", None, "fallback"), step("b", None, "fallback"))
+    assert worst(alone, [3, 5], checked=False) == 5
+    # A tier that starts ahead is no attempt beside the first one's.
+    ahead = (step("a", 0, "primary"), step("b", 0, "racer", 1))
+    assert worst(ahead, [3, 5], checked=False) == 5
+
+
+def test_where_answers_are_checked_every_tier_from_the_first_on_is_reserved() -> None:
+    tiers = (
+        step("a", 0, "racer", 1), step("b", 0, "racer", 1), step("c", None, "fallback", 1),
+        step("d", None, "fallback", 2), step("e", None, "fallback", 2),
+        step("f", None, "fallback", 3),
+    )  # fmt: skip
+    assert worst(tiers, [3, 4, 2, 20, 10, 100], checked=True) == 2 * 4 + 20 + 100
+    assert worst(tiers[:3], [3, 4, 2], checked=True) == 2 * 4
+    # A tier below the first one is only asked where all above it fail: nothing adds up.
+    down = (step("a", 0, "primary", 1), step("b", None, "fallback", 0))
+    assert worst(down, [3, 2], checked=True) == 3
+    assert worst(down, [3, 7], checked=True) == 7
+    assert worst(down, [0, 0], checked=True) == 0
 
 
 # An upstream that bills far more than it was asked for.

@@ -83,6 +83,41 @@ def test_a_form_that_is_wrong_is_told_why(raw: bytes, reason: str) -> None:
         stream.feed(raw)
 
 
+def test_a_file_is_passed_on_but_for_what_may_begin_its_end() -> None:
+    taken: list[bytes] = []
+    stream = FormStream(MARK, taken.append)
+    start, kept = form(b"").partition(b"stream\r\n\r\n")[0], len(MARK) + 3
+    stream.feed(start + b"stream\r\n\r\n" + b"x" * kept)
+    assert taken == []  # one byte more cannot all be of a boundary
+    for size in range(1, 4):
+        stream.feed(b"x")
+        assert taken == [b"x"] * size
+    stream.feed(b"\r\n--" + MARK + b"--" + b"what follows the end")
+    assert b"".join(taken) == b"x" * (kept + 3)
+    stream.feed(b"and more")
+    assert stream.complete
+    assert stream._buffer == b""  # nothing behind it is kept
+
+
+@pytest.mark.parametrize(
+    ("named", "shown"),
+    [("a\\b.jsonl", "b.jsonl"), ("c:/x/y.jsonl", "y.jsonl"), ("dir\\", "file.jsonl")],
+)
+def test_a_name_is_shown_without_its_folders(named: str, shown: str) -> None:
+    stream = FormStream(MARK, lambda _: None)
+    stream.feed(form(b"", name=named))
+    assert stream.filename == shown
+    stream = FormStream(MARK, lambda _: None)
+    stream.feed(form(b"", name="?.jsonl").replace(b"?", b"\xff"))
+    assert stream.filename == "\ufffd.jsonl"
+
+
+def test_a_part_without_a_head_is_wrong_at_once() -> None:
+    stream = FormStream(MARK, lambda _: None)
+    with pytest.raises(UsageError):
+        stream.feed(b"--" + MARK + b"\r\n\r\n\r\n")
+
+
 def part(name: str, value: bytes = b"") -> bytes:
     head = b'--%b\r\ncontent-disposition: form-data; name="%b"' % (MARK, name.encode())
     return b"%b\r\n\r\n%b\r\n" % (head, value)

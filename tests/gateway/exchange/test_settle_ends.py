@@ -12,6 +12,7 @@ from gateway.exchange.test_settlement import Log, attempt, exchange, state
 from lightgate.errors import PeerReset
 from lightgate.gateway.exchange import settle as module
 from lightgate.gateway.exchange.attempt import Held
+from lightgate.gateway.exchange.caller import NO_OVERRIDES, Caller
 from lightgate.gateway.exchange.settle import (
     send_stream_end,
     settle,
@@ -64,6 +65,24 @@ def test_tags_are_of_a_key_or_of_the_request_itself(
     note = settle(state(), facts).exchange
     assert (note.tags, note.traceparent) == (tags, None)
     assert note.fingerprint == len(key or "")
+
+
+@pytest.mark.parametrize(
+    ("key", "own", "tags", "session"),
+    [
+        (None, None, None, ":s"), ("k", None, "of the key", "k:s"), ("k", "own", "own", "k:s"),
+        (None, "own", "own", ":s"),
+    ],
+)  # fmt: skip
+def test_a_caller_s_own_tags_come_before_those_of_its_key(
+    key: str | None, own: str | None, tags: str | None, session: str
+) -> None:
+    known: Any = None if key is None else SimpleNamespace(id=key, tags="of the key")
+    overrides = msgspec.structs.replace(NO_OVERRIDES, tags=own, session="s")
+    nothing: Any = None
+    caller = Caller(nothing, 0, nothing, known, overrides, b"", nothing)
+    assert (caller.tags, caller.session) == (tags, session)
+    assert not caller.batch
 
 
 def test_an_exchange_without_a_winner_and_a_refusal_is_what_its_reply_is() -> None:

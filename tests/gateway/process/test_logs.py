@@ -26,6 +26,7 @@ from lightgate.gateway.process.logs import (
     form_named,
     say,
     secrets_of,
+    shared_url,
     start,
     start_child,
 )
@@ -231,3 +232,39 @@ def test_text_is_for_terminals_and_libraries_are_quiet(root: logging.Logger) -> 
     assert [logging.getLogger(name).level for name in ("alembic", "uvicorn", "asyncio")] == [
         logging.WARNING
     ] * 3
+
+
+def test_a_child_masks_the_secrets_that_it_is_given_whatever_its_form(
+    root: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for env in ({}, {FORM_ENV: "json"}, {FORM_ENV: "text"}):
+        out = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", out)
+        start_child(env, secrets=["hush-hush"])
+        root.warning("It is %s.", "hush-hush")
+        assert "It is ***." in out.getvalue()
+        assert out.getvalue().startswith("{") is (env.get(FORM_ENV) != "text")
+
+
+def test_a_line_for_people_has_its_fields_one_after_the_other() -> None:
+    said = record("It\nbroke\x1b.", {"first": 1, "second": "a\tb"})
+    line = TextFormat(Redactor()).format(said)
+    assert line[8:] == r" It\nbroke\x1b. first=1 second=a\tb"
+
+
+def test_a_terminal_gets_text_and_a_file_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert environment_form("auto", Terminal()) == {FORM_ENV: "text"}
+    assert environment_form("auto", io.StringIO()) == {FORM_ENV: "json"}
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert environment_form("auto") == {FORM_ENV: "text"}
+
+
+def test_an_address_of_a_store_whose_variable_is_not_set_is_none() -> None:
+    config = parse_config('[shared]\nurl = "env:STORE"\n')
+    assert shared_url(config, {}) == ""
+    assert shared_url(config, {"STORE": " redis://x "}) == "redis://x"
+    assert secrets_of(config, {}) == frozenset()

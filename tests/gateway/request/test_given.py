@@ -75,3 +75,18 @@ FREE: dict[str, dict[str, Any]] = {
 def test_text_of_a_clients_own_is_text_whatever_it_is_named(part: dict[str, Any]) -> None:
     body = json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode()
     assert given_parts(body, CHAT).value_bytes == 0
+
+
+def test_a_part_among_words_that_look_like_every_sign_of_one_is_counted() -> None:
+    body = (
+        rb'{"contents":[{"parts":[{"text":"\u0041 image file audio inline video","type":0},'
+        rb'{"inlineData":{"mimeType":"image/png","data":"AAAA"}}]}]}'
+    )
+    assert given_parts(body, "gemini").images == 1
+
+
+@pytest.mark.parametrize(("size", "counted"), [(256, 0), (257, 257)])
+def test_a_short_value_is_an_address_and_counts_as_text(size: int, counted: int) -> None:
+    part = {"type": "image_url", "image_url": {"url": "x" * size}}
+    body = json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode()
+    assert given_parts(body, CHAT).value_bytes == counted

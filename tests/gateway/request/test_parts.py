@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lightgate.gateway.request.given import given_parts
-from lightgate.gateway.request.parts import KNOWN, unknown_parts
+from lightgate.gateway.request.parts import KNOWN, references, unknown_parts
 from sdk.environment import HERE, python_of, run_in
 
 if TYPE_CHECKING:
@@ -200,3 +200,14 @@ def test_only_what_a_tool_is_called_with_is_free() -> None:
 def test_a_kind_that_is_no_word_is_no_part() -> None:
     found = given_parts(json.dumps(said({"type": ["image"], "image_url": {}})).encode(), CHAT)
     assert (found.images, found.files, found.sounds) == (0, 0, 0)
+
+
+def test_an_item_that_is_only_an_id_stands_for_an_earlier_one() -> None:
+    known, message = {"id": "item_1"}, {"id": "m", "role": "user", "content": "hi"}
+    typed = {"id": "item_2", "type": "item_reference"}
+    root = {"input": [known, message, typed, "text", None, 7, ["id"]]}
+    assert references("openai-responses", root) == 1
+    assert references("openai-responses", {"input": known}) == 1
+    assert references("openai-chat", root) == 0
+    for nothing in (["id"], "id", None, {}):
+        assert references("openai-responses", nothing) == 0

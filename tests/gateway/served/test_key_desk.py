@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.served.key_desk import KeyDesk, public_facts, version_of
 from lightgate.gateway.served.snapshot import (
@@ -122,6 +123,23 @@ def test_a_brought_key_that_has_expired_is_not_brought_back(office: Office) -> N
     office.clock.advance(S)
     with pytest.raises(KeyConflict, match="This key is expired"):
         office.desk.create(KeyTerms(name="theirs"), ADA, given=GIVEN)
+
+
+def test_a_change_of_one_of_several_keys_is_made_of_its_own_terms(office: Office) -> None:
+    made = [office.desk.create(KeyTerms(name=f"k{n}", rpm=n), ADA).record for n in (1, 2, 3)]
+    office.clock.advance(S)
+    for number, record in enumerate(made, 1):
+        changed = office.desk.change(
+            record.id, lambda terms: msgspec.structs.replace(terms, tpm=7), ADA
+        )
+        assert (changed.id, changed.name) == (record.id, f"k{number}")
+        assert (changed.rpm, changed.tpm) == (number, 7)
+    office.clock.advance(S)
+    office.desk.revoke("k2", ADA)
+    assert {key.name for key in office.kept if key.revoked} == {"k2"}
+    now_ns = office.clock.wall_ns()  # by the clock of the desk, the last one first
+    times = [wall_time(now_ns - age * S) for age in (0, 1, 1, 1, 2, 2, 2)]
+    assert [entry.at for entry in office.log] == times
 
 
 def test_a_change_is_made_of_the_terms_that_the_key_has(office: Office) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.gateway.shared.share import Alone, KeyLimits, KeyShare, Minute, Needed, Told
+from lightgate.gateway.shared.share import (
+    SILENT_NS,
+    Alone,
+    KeyLimits,
+    KeyShare,
+    Minute,
+    Needed,
+    Told,
+)
 
 SECOND = 1_000_000_000
 NONE = -1
@@ -96,6 +104,10 @@ def test_a_minute_forgets_what_is_older() -> None:
     assert (minute.requests, minute.tokens) == (1, 5)
     minute.turn(1000)
     assert (minute.requests, minute.tokens, minute.wait_s()) == (0, 0, 1)
+    minute = Minute()
+    minute.add(100, 2, 30)
+    minute.turn(221)  # two rounds of the ring, less a second: all of it is passed
+    assert (minute.requests, minute.tokens) == (0, 0)
 
 
 def test_a_budget_is_called_used_up_only_where_the_store_has_said_so() -> None:
@@ -144,3 +156,76 @@ def test_a_minute_counts_what_came_in_its_61_seconds(steps: list[tuple[int, int,
         assert minute.tokens == sum(one[2] for one in recent)
         counted = [at for at, more, others in recent if more or others]
         assert minute.wait_s() == (min(counted) + 61 - now if counted else 1)
+
+
+def test_an_advance_is_a_share_from_the_instant_at_which_a_silence_is_noticed() -> None:
+    share = KeyShare()
+    share.told(told(80, 20, 5), (0, 0, 0), 100 * SECOND)
+    assert share.left_nano == 80
+    assert share.may_take(100 * SECOND + SILENT_NS - 1) == (5, 5, 5)
+    assert share.may_take(100 * SECOND + SILENT_NS) == (20, 20, 20)
+
+
+def test_what_was_told_of_a_minute_holds_for_a_minute() -> None:
+    share, limits = KeyShare(), KeyLimits(NONE, 40, NONE, 4)
+    share.told(told(4, 1, 0), (0, 0, 0), 100 * SECOND)
+    share.took(Needed(0, 1, 0), 100)
+    for at_ns, lacks in ((160 * SECOND - 1, "rpm"), (160 * SECOND, "")):
+        assert share.lacks(Needed(0, 1, 0), limits, 0, Alone(at_ns, 4, long=True)) == lacks
+
+
+def lacks(share: KeyShare, need: Needed, limits: KeyLimits, held: int = 0, **alone: int) -> str:
+    """At the first second, without the store for long, unless something else is said."""
+    given = Alone(alone.get("now_ns", SECOND), alone.get("members", 4), bool(alone.get("long", 1)))
+    return share.lacks(need, limits, held, given)
+
+
+def test_tokens_that_are_held_count_beside_those_of_the_minute() -> None:
+    share, limits = KeyShare(), KeyLimits(NONE, NONE, 100, 4)
+    share.settled(Needed(0, 1, 0), Needed(0, 1, 10), 1)
+    assert lacks(share, Needed(0, 1, 5), limits, held=10) == ""
+    assert lacks(share, Needed(0, 1, 6), limits, held=10) == "tpm"
+
+
+def test_a_limit_of_nothing_lets_nothing_in() -> None:
+    share = KeyShare()
+    assert lacks(share, Needed(0, 1, 0), KeyLimits(NONE, 0, NONE, 4)) == "rpm"
+    assert lacks(share, Needed(0, 1, 1), KeyLimits(NONE, NONE, 0, 4)) == "tpm"
+    assert lacks(share, Needed(1, 1, 0), KeyLimits(0, NONE, NONE, 4)) == "budget"
+    assert lacks(share, Needed(9, 9, 9), KeyLimits(NONE, NONE, NONE, 4)) == ""
+
+
+def test_who_is_alone_takes_its_share_at_once() -> None:
+    for limits in (KeyLimits(100, NONE, NONE, 4), KeyLimits(NONE, 100, NONE, 4)):
+        for members, most in ((1, 20), (2, 5)):
+            share = KeyShare()
+            share.told(told(80, 20, 5), (0, 0, 0), 0)
+            assert taken(share, limits, Needed(1, 1, 1), at_s=1, members=members) == most
+
+
+def test_what_is_left_may_be_taken_to_the_last() -> None:
+    limits, share = KeyLimits(100, 100, NONE, 4), KeyShare()
+    share.told(told(9, 2, 0), (0, 0, 0), 0)
+    assert lacks(share, Needed(10, 1, 0), limits) == "budget"
+    assert lacks(share, Needed(9, 9, 0), limits) == ""
+    share.took(Needed(0, 1, 0), 1)
+    assert lacks(share, Needed(0, 8, 0), limits) == "share"  # soon there may be so much
+    assert lacks(share, Needed(0, 9, 0), limits) == "rpm"
+
+
+def test_money_is_counted_apart_from_requests_where_nothing_was_told() -> None:
+    share, limits = KeyShare(), KeyLimits(1280, NONE, NONE, 4)
+    share.took(Needed(0, 1, 0), 1)  # which cost nothing
+    assert lacks(share, Needed(1280, 1, 0), limits, long=0) == ""
+    share.took(Needed(1, 1, 0), 1)
+    assert lacks(share, Needed(1279, 1, 0), limits, long=0) == "share"
+    assert lacks(share, Needed(1280, 1, 0), limits, long=0) == "budget"
+
+
+def test_a_new_period_has_its_own_budget_whatever_was_spent_before() -> None:
+    share = KeyShare()
+    share.told(told(40, 30, 30, period=4), (0, 0, 0), 0)
+    share.took(Needed(30, 1, 0), 0)
+    limits = KeyLimits(100, NONE, NONE, 8)
+    assert taken(share, limits, Needed(1, 1, 0), at_s=1) == 25  # before a silence is noticed too
+    assert (share.left_nano, share.used[0]) == (100, 25)

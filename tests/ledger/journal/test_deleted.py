@@ -286,6 +286,8 @@ def test_the_node_of_a_folder_that_went_away_stays_the_same(folder: Path, ledger
 
 def test_a_folder_that_comes_back_is_not_lost(folder: Path) -> None:
     journal = Journal(folder, 0)
+    assert not journal.lost
+    assert journal.regain()  # it has room
     away = folder.with_name("away")
     folder.rename(away)
     folder.write_bytes(b"")  # no folder can be made there

@@ -81,6 +81,17 @@ def test_the_plan_of_a_tier_is_decides_over_its_targets() -> None:
     assert tier_ask(cascade, 0, PlanAsk(alias=ALIAS, policy="cheapest")).policy == "cheapest"
 
 
+def test_a_tier_is_an_alias_without_tiers_checks_and_head_starts_of_its_own() -> None:
+    whole = msgspec.structs.replace(
+        ALIAS, ahead_ns=5, verify=VERIFY, learned_bounds=True, self_hedge=True
+    )
+    cascade = cascade_of(whole, [("simple", SMALL), (None, LARGE)], VERIFY)
+    for tier in cascade.tiers:
+        alias = tier.alias
+        assert (alias.tiers, alias.verify, alias.weights, alias.ahead_ns) == ((), (), (), None)
+        assert (alias.learned_bounds, alias.self_hedge) == (False, False)
+
+
 def test_tiers_are_remembered_apart() -> None:
     assert len({tier.alias.name for tier in three().tiers}) == 3
 

@@ -53,6 +53,22 @@ def test_a_wide_spread_counts_to_a_limit() -> None:
     assert Prior(1e3, 900.0, 100.0, 200.0).speed_sigma == 0.0
 
 
+def test_another_prior_is_all_that_is_believed_where_nothing_was_seen() -> None:
+    new = form()
+    late, slow = exp(0.3 * Z95), exp(-0.1 * Z95)
+    new.use_prior(Prior(2e3, 2e3 * late, 50.0, 50.0 * slow, 5.0))
+    new.look(0)
+    assert new.ttfts_s == pytest.approx([2.0, 2.0 * exp(0.25), 2.0 * exp(0.9)])
+    assert new.tail == pytest.approx(exp(0.8416212335729143 * 0.3))
+    assert new.noise == pytest.approx(0.3)
+    assert new.slowness == pytest.approx(exp(0.005) / 50)
+    new.first(0, 10 * S, 2.0)
+    before = ttft_s(new, 10 * S)
+    new.use_prior(Prior(9e3, 9e4, 10.0, 9.0, 5.0))
+    assert ttft_s(new, 10 * S) == before  # what was seen stays
+    assert new.slowness == pytest.approx(exp(0.5 * new.speed_variance) / 10)  # no speed was
+
+
 # First tokens
 
 
@@ -142,6 +158,19 @@ def test_a_closed_attempt_counts_as_what_is_expected_beyond_it() -> None:
     wide = form(sigma=2.0)
     wide.waited(0, 10 * S, 1.2)  # beyond it 1.4 were expected: 0.4 are taken
     assert ttft_s(wide, 10 * S) == pytest.approx(exp((log(1.2) + 0.4) / 6))
+
+
+def test_a_second_closed_attempt_is_a_change_to_as_long_again() -> None:
+    """Silent for 20 s where one is usual: beyond so far a tail nothing more is expected."""
+    seen = form()
+    seen.waited(0, 10 * S, 20.0)
+    assert seen.deviation == pytest.approx(0.0)  # the long run has followed
+    seen.waited(0, 10 * S, 20.0)
+    long_run = 1 / 6 + 1 / 7
+    assert seen.sizes[0].long == pytest.approx(long_run)
+    # Of both the one that was further from its long run, and as long again: 0.7.
+    assert seen.deviation == pytest.approx(log(20.0) + 0.7 - 1 / 6)
+    assert ttft_s(seen, 10 * S) == pytest.approx(20.0 * exp(0.7 - 1 / 6 + long_run))
 
 
 def test_the_mean_of_a_tail() -> None:
@@ -287,3 +316,15 @@ def test_a_first_token_is_judged_without_the_wait_that_was_expected() -> None:
     # As late as expected: what it says of the target alone is nothing new.
     assert ttft_s(seen, 12 * S) == pytest.approx(1.0)
     assert seen.recent.last[-1] == pytest.approx(1.0)
+
+
+def test_an_answer_at_the_limit_has_one_more_tried_once_the_hold_is_over() -> None:
+    """Ours and those of other workers fill it together."""
+    full = form()
+    full.limit.refused(4, 0)
+    full.started(S)
+    full.beside(1, 1, S)
+    full.finished(29 * S, 100, 1.0)
+    assert full.limit.most == 3.0
+    full.finished(31 * S, 100, 1.0)
+    assert full.limit.most == 4.0

@@ -7,6 +7,7 @@ import pytest
 from lightgate.route.form.cold import ColdStarts
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
+from lightgate.route.form.target import Form
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.plan.alias import Alias, PlanAsk
 from lightgate.route.plan.decide import decide
@@ -98,3 +99,14 @@ def test_a_cold_target_that_was_closed_while_it_was_silent_is_known_for_it() -> 
     forms.ended(A, now + 100 * S)
     assert forms.form(A).cold.seconds == pytest.approx(6.5)
     assert forms.form(A).deviation < 0.1
+
+
+def test_an_attempt_after_a_pause_that_never_spoke_is_forgotten() -> None:
+    form = Form(Prior(1e3, 2e3, 100.0, 80.0))
+    form.started(1 * S)
+    form.ended(1 * S)
+    assert form.cold.pauses == {}  # the first of all comes after no pause
+    form.started(100 * S)
+    assert form.cold.pauses == {100 * S: 99.0}
+    form.ended(100 * S)
+    assert form.cold.pauses == {}

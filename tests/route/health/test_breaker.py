@@ -508,3 +508,13 @@ def test_the_jitter_spreads_the_probes_of_workers() -> None:
             fail(box, 0)
         ends.append(box.opens_again_ns)
     assert all(b - a == 625_000_000 for a, b in pairwise(ends))
+
+
+def test_a_target_has_a_breaker_from_its_first_event_on() -> None:
+    all_of_them = Breakers(RULES, lambda: 1.0)
+    assert all_of_them.get("a/x") is None
+    all_of_them.failed("a/x", 0, RATE_LIMITED, 10.0, 0)
+    found = all_of_them.get("a/x")
+    assert found is not None
+    assert not found.quiet(0)
+    assert (len(all_of_them), list(all_of_them.targets())) == (1, ["a/x"])

@@ -92,3 +92,22 @@ def test_a_word_that_is_no_coding_is_not_repeated(coding: bytes) -> None:
         "there compressed its answer in an unknown way, which nobody asked for and cannot be read."
     )
     assert refused.value.message == said
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"x-gzip", b"deflate"])
+def test_what_is_not_compressed_is_named(coding: bytes) -> None:
+    inflater = Inflater(coding, "there")
+    with pytest.raises(Malformed, match=f"there sent a body that is not {coding.decode()}"):
+        inflater.read(b"\xff plain text")
+
+
+def test_only_a_deflate_may_lack_its_header_and_only_from_its_beginning_on() -> None:
+    bare = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    data = bare.compress(b"abc") + bare.flush()
+    assert Inflater(b"deflate", "there").read(data) == b"abc"
+    with pytest.raises(Malformed, match="is not gzip"):
+        Inflater(b"gzip", "there").read(data)
+    inflater = Inflater(b"deflate", "there")
+    assert inflater.read(zlib.compress(b"abc")) == b"abc"
+    with pytest.raises(Malformed, match="is not deflate"):
+        inflater.read(data)

@@ -262,3 +262,20 @@ def test_a_proxy_that_hangs(play: Play) -> None:
         assert server.wires[0].ended()
 
     play(scene)
+
+
+def test_a_network_may_be_named_by_any_of_its_addresses_and_nothing_is_no_rule() -> None:
+    env = {"ALL_PROXY": "http://p:9", "NO_PROXY": "10.0.0.1/8,, Other.test "}
+    proxies = Proxies.from_env(env)
+    assert proxies.bypass == ("10.0.0.1/8", "other.test")
+    assert proxies.choose(Origin("http", "10.9.9.9", 80)) is None
+    assert proxies.choose(Origin("http", "11.9.9.9", 80)) == Proxy("p", 9)
+    assert proxies.choose(Origin("http", "x.other.test", 80)) is None
+    assert proxies.choose(PLAIN) == Proxy("p", 9)
+
+
+def test_a_name_without_a_password_is_a_credential_too() -> None:
+    proxies = Proxies.from_env({"ALL_PROXY": "http://me@p:9"})
+    found = proxies.choose(PLAIN)
+    assert found is not None
+    assert found.authorization == "Basic " + base64.b64encode(b"me:").decode()

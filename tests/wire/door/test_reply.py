@@ -94,3 +94,27 @@ def test_no_value_can_end_its_line(value: bytes, *, keep_alive: bool) -> None:
     with pytest.raises(ValueError, match="line end or a control character"):
         answer.whole(200, b"x-a: %b\r\n" % value, b"hello")
     assert (wire.sent, answer.started, answer.finished) == ([], False, False)
+
+
+def test_another_status_than_200_is_said_though_all_else_is_plain() -> None:
+    wire = Wire()
+    reply(wire).whole(201, LINES, b"hello")
+    assert b"".join(wire.sent).startswith(b"HTTP/1.1 201 ")
+    for status in (199, 1000):
+        wire = Wire()
+        with pytest.raises(ValueError, match="is not the status of a final answer"):
+            reply(wire).whole(status, LINES, b"hello")
+        assert wire.sent == []
+    reply(wire).whole(999, LINES, b"hello")
+    assert b"".join(wire.sent).startswith(b"HTTP/1.1 999 \r\n")
+
+
+@pytest.mark.parametrize("length", [0, 1, 5])
+def test_a_body_that_is_longer_than_its_length_is_not_sent(length: int) -> None:
+    wire = Wire()
+    answer = reply(wire)
+    answer.start(200, LINES, length=length)
+    answer.send(b"x" * length)
+    with pytest.raises(ValueError, match="longer than the length"):
+        answer.send(b"x")
+    assert b"".join(wire.sent).partition(b"\r\n\r\n")[2] == b"x" * length

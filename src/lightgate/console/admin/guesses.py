@@ -45,7 +45,7 @@ class WrongGuesses:
 
 def _owner(address: str) -> str:
     try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
     if parsed.version == 4:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
-from lightgate.dialect.neutral.numbers import number
 from lightgate.errors import AttemptError, Malformed, TooLarge
 from lightgate.gateway.exchange.attempt import SSE, Attempt
 from lightgate.wire.sse import EVENT_LIMIT
@@ -35,7 +34,7 @@ class _UsageChunk(msgspec.Struct):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_usage_chunk: Final = msgspec.json.Decoder(_UsageChunk, float_hook=number)
+_usage_chunk: Final = msgspec.json.Decoder(_UsageChunk)
 
 
 class StreamAttempt(Attempt):

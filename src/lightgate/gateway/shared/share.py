@@ -89,7 +89,7 @@ class Minute:
 
     def wait_s(self) -> int:
         """Seconds until the oldest count is forgotten."""
-        for age in range(RING - 1, -1, -1):
+        for age in reversed(range(RING)):
             at = (self._second - age) % RING
             if self._requests[at] or self._tokens[at]:
                 return RING - age
