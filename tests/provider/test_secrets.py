@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -267,3 +268,8 @@ def test_a_key_in_the_place_of_a_name_is_not_repeated(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         key_from_env(name, {name: "x"})
     assert not name or name not in caught.value.message
+
+
+def test_a_key_is_known_as_html_spells_it() -> None:
+    key = "a&b<c>d\"e'f"
+    assert html.escape(key) in spellings(key)

@@ -29,8 +29,10 @@ def can_assemble(dialect: str, fields: Mapping[str, bytes]) -> bool:
     """
     if dialect not in ASSEMBLED:
         return False
-    own = DIALECTS[dialect].whole_only
-    return all(bytes(fields[name]) in _OFF for name in own if name in fields)
+    for name in DIALECTS[dialect].whole_only:  # a loop: this is asked for every routed request
+        if name in fields and bytes(fields[name]) not in _OFF:
+            return False
+    return True
 
 
 def assembler(dialect: str) -> Assembler:

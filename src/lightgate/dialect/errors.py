@@ -6,7 +6,6 @@ what is wrong with a client's request that is to be translated.
 
 from __future__ import annotations
 
-import html
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -286,6 +285,8 @@ def _plain(body: bytes) -> str:
     head = body[:READ_LIMIT]
     if _HTML.match(head):
         title = _TITLE.search(head)
+        import html  # with its thousands of names: for the page of a proxy alone
+
         text = clean(html.unescape(title[1].decode("utf-8", "replace"))) if title else ""
         return f"an HTML page titled {text!r}" if text else "an HTML page without a title"
     return clean(head.decode("utf-8", "replace"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +129,8 @@ class LedgerPlace(msgspec.Struct, frozen=True):
         return child.wait
 
     def _up_to_date(self) -> bool:
+        import sqlite3
+
         with contextlib.suppress(sqlite3.Error):
             base = sqlite3.connect(f"{(self.data / FILE).resolve().as_uri()}?mode=ro", uri=True)
             with contextlib.closing(base):

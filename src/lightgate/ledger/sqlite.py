@@ -1,9 +1,14 @@
-"""SQLite files that several processes open at once: the ledger and the history of runs."""
+"""SQLite files that several processes open at once: the ledger and the history of runs.
+
+SQLite itself is loaded with the first file: most workers of a gateway never open one.
+"""
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import sqlite3
 
 FILE: Final = "ledger.sqlite"  # in the data folder
 BUSY_S: Final = 5.0  # how long one writer waits for another
@@ -18,6 +23,8 @@ def use_wal(base: sqlite3.Connection) -> None:
     once. The wait is therefore a transaction of its own, which SQLite does wait for; each round
     means that another opener is done, so the rounds end.
     """
+    import sqlite3
+
     while True:
         try:
             base.execute("PRAGMA journal_mode = WAL")
@@ -36,6 +43,8 @@ def has_no_room(error: BaseException | None) -> bool:
 
     To read a database in WAL mode a first connection makes a file beside it, which takes room.
     """
+    import sqlite3
+
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
 
@@ -51,11 +60,15 @@ def use_alone(base: sqlite3.Connection) -> None:
 
 def is_damaged(error: BaseException | None) -> bool:
     """Whether an error says that the file is no sound database."""
+    import sqlite3
+
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def is_busy(error: BaseException | None) -> bool:
     """Whether an error says that another connection holds the file; later it will do."""
+    import sqlite3
+
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 import tomllib
@@ -252,6 +251,8 @@ def known_providers(config: Config | None = None) -> dict[str, Provider]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known names, or nothing."""
+    import difflib  # for wrong names alone
+
     near = difflib.get_close_matches(word.lower(), list(known), n=2, cutoff=0.6)
     return f"Did you mean {' or '.join(near)}?" if near else ""
 
@@ -275,6 +276,8 @@ def _named_anew(name: str, table: ProviderTable) -> Provider | None:
 
 
 def _near(word: str, known: Iterable[str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(word.upper(), list(known), n=1)
     return f"Did you mean {near[0]}?" if near else ""
 

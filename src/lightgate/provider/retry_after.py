@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 from lightgate.clock.source import SYSTEM, Clock
@@ -25,6 +24,8 @@ def retry_after_s(headers: list[tuple[bytes, bytes]], clock: Clock = SYSTEM) -> 
     wait = _number(value)
     if wait is not None:
         return _clamp(wait - now_s if wait > _EPOCH_LIKE else wait)
+    from email.utils import parsedate_to_datetime  # for a date alone, which few providers send
+
     try:
         at = parsedate_to_datetime(value.decode("ascii"))
     except (ValueError, TypeError):

@@ -12,9 +12,12 @@ import pytest
 
 from gateway.security.conftest import ENV, chat_body, providers, whole
 from lightgate.gateway.admit.admit import _reserve_sound
-from lightgate.gateway.admit.worst import without, worst
-from lightgate.gateway.served.price import SLACK
+from lightgate.gateway.admit.worst import _Asked, _ceiling, without, worst
+from lightgate.gateway.request.given import NOTHING, Given
+from lightgate.gateway.served.price import SLACK, TokenPrices
 from lightgate.ledger.store.keys import KeyTerms
+from lightgate.price.rates import LongRates, Rates
+from lightgate.provider.catalogue import PartTokens
 from lightgate.route.plan.plan import Plan, Step
 from sim.conftest import SAY
 
@@ -55,6 +58,55 @@ async def asked(rig: Rig, path: str = "/v1/chat/completions", **fields: Any) -> 
 def text(size: int, calls: int = 0) -> int:
     """What is reserved for the tokens of a request of so many bytes, in nano-dollars."""
     return ((size // 2 + 1) * (calls + 1) + calls * 16_000) * 1000 + (100 + SLACK) * 2000
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        Rates(source="list", input=Decimal("0.59"), output=Decimal("0.79")),
+        Rates(
+            source="list", input=Decimal("1.23456"), output=Decimal(7), cache_write=Decimal("1.6"),
+            calls={"request": Decimal("0.005"), "web_search": Decimal(10)},
+        ),
+        Rates(
+            source="list", input=Decimal(3), output=Decimal(15), cached=Decimal("0.3"),
+            long=(LongRates(above=200, input=Decimal(6), output=Decimal(30)),),
+        ),
+        Rates(source="list", input=Decimal(1), output=Decimal(2), output_image=Decimal(30)),
+        Rates(source="list", input=None, output=None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("hourly", [False, True])
+@pytest.mark.parametrize("out", [1, 100, 4096, None])
+def test_the_short_way_for_text_reserves_as_much_as_the_long_one(
+    rates: Rates, hourly: bool, out: int | None
+) -> None:
+    provider = SimpleNamespace(part_tokens=PartTokens(reasoning=25))
+    target: Any = SimpleNamespace(
+        target=SimpleNamespace(name="lab/m", model="m", provider=provider),
+        prices=TokenPrices(rates, hourly=hourly), longest_answer=777, carries_out=lambda *_: True,
+    )  # fmt: skip
+    for size in (0, 1, 398, 399, 400, 401, 5000):
+        endpoint = SimpleNamespace(tokens=True, dialect="openai-chat")
+        request: Any = SimpleNamespace(body=b"x" * size, answers=2, endpoint=endpoint)
+        wish = _Asked(request, out, False, NOTHING, False, {}, None, frozenset())
+        assert wish.is_text
+        assert _ceiling(target, wish, text=True) == _ceiling(target, wish, text=False)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"refers": True}, {"hour": True}, {"tools": {"web_search": 1}}, {"tier": "flex"},
+        {"kinds": frozenset(("audio",))}, {"given": Given(images=1)}, {"given": Given(unknown=1)},
+        {"given": Given(value_bytes=9)},
+    ],
+)  # fmt: skip
+def test_what_is_more_than_text_goes_the_long_way(more: dict[str, Any]) -> None:
+    request: Any = None
+    wish = _Asked(request, 1, False, NOTHING, False, {}, None, frozenset())
+    assert wish.is_text
+    assert not wish._replace(**more).is_text
 
 
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}

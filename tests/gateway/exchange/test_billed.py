@@ -36,6 +36,9 @@ class Told(NamedTuple):
         return self.tokens_in + self.out
 
 
+OVERBILLED: set[str] = set()  # targets of which the log has said so
+
+
 class Prices:
     """Prices of a nano-dollar for each token."""
 
@@ -87,6 +90,7 @@ def billed(
             cap=cap,
             ceilings=None if ceiling is None else {"lab/a": ceiling},
             caller=SimpleNamespace(overrides=SimpleNamespace(hurried=hurried)),
+            state=SimpleNamespace(learned=SimpleNamespace(overbilled=OVERBILLED)),
         ),
         lost=lost,
         step=SimpleNamespace(target="lab/a"),
@@ -136,7 +140,7 @@ def test_who_leaves_pays_the_most_that_a_prompt_can_cost() -> None:
     """Pictures, files and searches cost what no number of bytes tells."""
     assert billed(200, Outcome.CANCELLED, ceiling=CEILING) == Bill(5300, "estimated", None)
     assert billed(None, Outcome.CANCELLED, ceiling=CEILING) == Bill(5300, "estimated", None)
-    text = CEILING._replace(text=True)
+    text = msgspec.structs.replace(CEILING, text=True)
     assert billed(200, Outcome.CANCELLED, ceiling=text) == Told(70, 30)
 
 
@@ -159,9 +163,21 @@ def test_a_prompt_that_was_counted_costs_its_count() -> None:
     assert billed(200, Outcome.CANCELLED, **tools) == Bill(6030, "counted", None)
 
 
+def test_a_bill_is_cut_to_what_was_reserved(caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once of each target; a bill of exactly that is the provider's own."""
+    OVERBILLED.clear()
+    assert billed(200, Outcome.RESET, ceiling=Ceiling(100, 0, 9)) == Told(70, 30)
+    assert not OVERBILLED
+    for _ in range(2):
+        assert billed(200, Outcome.RESET, ceiling=Ceiling(99, 0, 9)) == Bill(99, "estimated", None)
+    assert {"lab/a"} == OVERBILLED
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert line.startswith("lab/a counts tokens for $0.0000001 where $0.000000099 is the most ")
+
+
 @pytest.mark.parametrize("ends", [{"stops": False}, {"streamed": False}])
 def test_an_answer_without_a_limit_that_goes_on_is_as_long_as_can_be(ends: dict[str, Any]) -> None:
-    text = CEILING._replace(text=True)
+    text = msgspec.structs.replace(CEILING, text=True)
     assert billed(200, Outcome.CANCELLED, ceiling=text, **ends) == Told(70, 400)
     assert billed(200, Outcome.CANCELLED, ceiling=CEILING, **ends).nano_usd == 9000
     assert billed(200, Outcome.CANCELLED, ceiling=text, max_tokens=50, **ends) == Told(70, 50)

@@ -13,7 +13,7 @@ from lightgate.clock.tokens import Tokens
 from lightgate.errors import PeerReset
 from lightgate.gateway.exchange.attempt import Attempt
 from lightgate.gateway.exchange.settle import settle, settle_free
-from lightgate.gateway.served.price import Bill, Ceiling
+from lightgate.gateway.served.price import Bill
 from lightgate.route.plan.alias import Alias
 from lightgate.route.plan.plan import Plan, Step
 
@@ -154,14 +154,6 @@ def test_which_tokens_count(more: dict[str, Any], tokens: int) -> None:
     vars(facts.request.endpoint).update(more)
     settle(where, facts)
     assert where.spend.said[0][-1] == tokens
-
-
-def test_a_bill_is_cut_to_its_ceiling() -> None:
-    cuts: list[Any] = []
-    one = attempt("lab/a", 1)
-    one.cut_bill = cuts.append
-    settle(state(), exchange(one, winner=one, ceilings={"lab/a": Ceiling(5, 5, 1)}))
-    assert cuts == [{"lab/a": Ceiling(5, 5, 1)}]
 
 
 @pytest.mark.parametrize(
@@ -308,16 +300,9 @@ def test_a_line_of_a_batch_is_one_in_the_ledger_and_is_counted_no_more() -> None
 
 
 def test_the_price_that_a_client_is_told_is_what_is_billed() -> None:
-    """A bill above what was reserved is cut before the header, as it is for the ledger."""
     one: Any = object.__new__(Attempt)
-    one.step, one.bill = Step("lab/a", 0, None, "primary"), Bill(700, "list", "2026")
-    learned = SimpleNamespace(overbilled=set())
-    one.exchange = SimpleNamespace(ceilings=None, state=SimpleNamespace(learned=learned))
+    one.bill = Bill(700, "list", "2026")
     assert one.cost_header() == b"x-lightgate-cost-usd: 0.0000007\r\n"
-    for most, told in ((700, b"0.0000007"), (699, b"0.000000699")):
-        one.exchange.ceilings = {"lab/a": Ceiling(most, 0, 9), "lab/b": Ceiling(1, 1, 1)}
-        assert one.cost_header() == b"x-lightgate-cost-usd: %b\r\n" % told
-    assert one.bill == Bill(699, "estimated", "2026")
     one.bill = Bill(None, None, None)
     assert one.cost_header() == b"x-lightgate-cost-usd: 0\r\n"
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from lightgate.gateway.cache.disk import DiskCache
 from lightgate.gateway.process import worker as module
 from lightgate.gateway.process.gauges import read_gauges
 from lightgate.gateway.process.probe import Prober
-from lightgate.gateway.process.worker import TOO_LARGE, Worker, WorkerOptions
+from lightgate.gateway.process.worker import TOO_LARGE, Worker, WorkerOptions, read_options
 from lightgate.gateway.served.inner import CONSOLE_ENV, SECRET_ENV
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import (
@@ -45,7 +46,6 @@ from sim.conftest import Line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from lightgate.gateway.served.snapshot import Snapshot
 
@@ -412,12 +412,35 @@ async def test_what_an_engine_says_reaches_the_form_of_its_targets(make: Make) -
 
 
 def test_a_worker_loads_no_library_that_it_does_not_need() -> None:
-    unneeded = {"importlib.metadata", "importlib.resources", "pydantic", "sqlalchemy", "zipfile"}
+    unneeded = {
+        "argparse", "configparser", "difflib", "email", "html", "importlib.metadata",
+        "importlib.resources", "pydantic", "sqlalchemy", "sqlite3", "zipfile",
+    }  # fmt: skip
     script = f"import sys; import {module.__name__}; print(*({unneeded} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=100
     )
     assert done.stdout.split() == []
+
+
+def test_the_options_of_a_worker_are_flags_named_by_their_fields() -> None:
+    assert read_options(["--data", "/d"]) == WorkerOptions(data=Path("/d"))
+    words = "--data d --host :: --port 80 --console u --index 3 --drain-s 1.5 --probes --flying 7"
+    assert read_options([*words.split(), "--fds", "4,5"]) == WorkerOptions(
+        data=Path("d"), host="::", port=80, console="u", index=3, drain_s=1.5, probes=True,
+        flying=7, fds=(4, 5),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "--data", "--data d --port x", "--data d --fds 1,x", "--data d --prot 1", "--data d x 1"],
+)
+def test_a_worker_that_cannot_be_started_says_why(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert module.main(words.split()) == 2
+    assert capsys.readouterr().err.startswith("A worker cannot be started so: ")
 
 
 def test_the_snapshot_of_a_start_is_made_without_the_dialects() -> None:

@@ -11,6 +11,7 @@ import socket
 import ssl
 import struct
 import time
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ import uvloop
 from lightgate.errors import ConfigError
 from lightgate.wire.door.connection import ServerConnection, _log_failure
 from lightgate.wire.door.door import TELL_S, Door, DoorLimits, Inbound, Reply
+from lightgate.wire.door.service import http_date
 from lightgate.wire.link.stamps import kernel_stamps_available
 
 if TYPE_CHECKING:
@@ -851,3 +853,8 @@ async def test_how_a_drain_divides_its_budget(
     monkeypatch.setattr(door, "_emptied", emptied)
     await door.drain(**{name: value for name, value in asked.items() if name != "ends"})
     assert waited == pytest.approx(waits_s)
+
+
+@pytest.mark.parametrize("second", [0, 951_782_400, 1_709_251_199, 1_763_424_000, 4_102_444_799])
+def test_the_date_is_written_as_for_mail(second: int) -> None:
+    assert http_date(second) == formatdate(second, usegmt=True).encode()

@@ -277,11 +277,11 @@ def usage_of(said: ChatUsage | None, tier: Any = None) -> Usage | None:
     """Read token counts; None where neither direction is counted. `tier` is the service tier."""
     if said is None or (said.prompt_tokens is None and said.completion_tokens is None):
         return None
-    cached, written = said.prompt_cache_hit_tokens, None
-    if said.prompt_tokens_details is not None:
-        if said.prompt_tokens_details.cached_tokens is not None:
-            cached = said.prompt_tokens_details.cached_tokens
-        written = said.prompt_tokens_details.cache_write_tokens
+    cached, written, before = said.prompt_cache_hit_tokens, None, said.prompt_tokens_details
+    if before is not None:
+        if before.cached_tokens is not None:
+            cached = before.cached_tokens
+        written = before.cache_write_tokens
     reasoning = said.reasoning_tokens
     details = said.completion_tokens_details
     if details is not None and details.reasoning_tokens is not None:
@@ -294,7 +294,7 @@ def usage_of(said: ChatUsage | None, tier: Any = None) -> Usage | None:
         tokens_cache_write=written,
         tier=tier if isinstance(tier, str) else None,
         calls=_calls(said) if said.num_sources_used or said.num_search_queries else (),
-        media=_media(said.prompt_tokens_details, details),
+        media=() if before is None and details is None else _media(before, details),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from lightgate.gateway.admit.overrides import forbidden
+from lightgate.gateway.request.given import NOTHING
 from lightgate.gateway.request.hosted import answer_kinds, billed_parts, offered_tools, refers
 from lightgate.gateway.request.refusal import Refusing
 from lightgate.gateway.served.price import SLACK, USUAL_ANSWER, Ceiling
@@ -40,7 +41,7 @@ class Reservation(NamedTuple):
 
     They differ where no limit on the answer is named, or where the provider keeps the prompt.
     `unbounded`: parts of it are of a kind that is not known, and all that is left is reserved.
-    `beside` are the attempts that may be billed beside each other.
+    `beside` are then the attempts that may be billed beside each other.
     """
 
     most: int
@@ -61,6 +62,12 @@ class _Asked(NamedTuple):
     tier: str | None
     kinds: frozenset[str]  # of answers that are no text: audio, image
 
+    @property
+    def is_text(self) -> bool:
+        """Whether nothing is billed but the text of the request and that of its answer."""
+        more = self.refers or self.hour or self.tools or self.tier is not None or self.kinds
+        return not more and self.given == NOTHING
+
 
 class _Lacking(NamedTuple):
     """What has no known price at a target: a word for headers, and a sentence."""
@@ -80,8 +87,12 @@ def reserve_plan(exchange: Exchange, out: int | None) -> Reservation:
     tools, kept = offered_tools(request), refers(request)
     asked = _Asked(request, out, kept, given, hour, tools, _tier_of(request), answer_kinds(request))
     lacking: dict[str, _Lacking] = {}
-    for name in dict.fromkeys(step.target for step in plan.steps):
-        ceiling = _ceiling(exchange.served.targets[name], asked)
+    targets, text = exchange.served.targets, asked.is_text
+    for step in plan.steps:
+        name = step.target
+        if name in ceilings or name in lacking:
+            continue
+        ceiling = _ceiling(targets[name], asked, text=text)
         if isinstance(ceiling, Ceiling):
             ceilings[name] = ceiling
         else:
@@ -93,14 +104,14 @@ def reserve_plan(exchange: Exchange, out: int | None) -> Reservation:
             raise Refusing(forbidden(f"This key has a budget and {sentence} in lightgate.toml."))
     exchange.ceilings = ceilings
     steps, checked = exchange.plan.steps, bool(exchange.alias.verify)
-    targets = exchange.served.targets
     most = worst(steps, [ceilings[step.target].most for step in steps], checked=checked)
     paid = given.unknown and any(not targets[step.target].prices.hourly for step in steps)
-    beside = worst(steps, [1] * len(steps), checked=checked)
+    beside = worst(steps, [1] * len(steps), checked=checked) if paid else 1
     if out is not None and not kept:
         return Reservation(most, most, bool(paid), beside)
-    usual = asked._replace(out=out or USUAL_ANSWER * request.answers, refers=False)
-    found = [_ceiling(targets[step.target], usual) for step in steps]
+    expected = out or USUAL_ANSWER * request.answers
+    usual = asked._replace(out=expected, refers=False)
+    found = [_ceiling(targets[step.target], usual, text=text) for step in steps]
     least = [each.most if isinstance(each, Ceiling) else 0 for each in found]
     return Reservation(most, min(most, worst(steps, least, checked=checked)), bool(paid), beside)
 
@@ -150,13 +161,20 @@ def worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int:
     return max(fanout * tiers[start] + climbed, *costs)
 
 
-def _ceiling(target: ServedTarget, asked: _Asked) -> Ceiling | _Lacking:
-    """The most that a request can cost at a target, or what of it has no known price there."""
+def _ceiling(target: ServedTarget, asked: _Asked, *, text: bool) -> Ceiling | _Lacking:
+    """The most that a request can cost at a target, or what of it has no known price there.
+
+    `text`: nothing else is billed, as of nearly every request.
+    """
     out = asked.out
     if out is None:
         tokens = asked.request.endpoint.tokens  # a vector has none
         out = (target.longest_answer if tokens else USUAL_ANSWER) * asked.request.answers
     out += SLACK + target.target.provider.part_tokens.reasoning
+    if text:
+        found = target.prices.worst_text(len(asked.request.body) // BYTES_PER_TOKEN + 1, out)
+        if found is not None:
+            return found
     most = _cost(target, asked, out)
     if not isinstance(most, int):
         return most

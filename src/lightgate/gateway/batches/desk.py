@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
-import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -340,14 +340,21 @@ class BatchDesk:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Do something with the store; Refusing where the disk or the database does not let it."""
+
+        def run() -> T:
+            import sqlite3  # most workers keep no file
+
+            try:
+                return work()
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                    raise OSError(errno.ENOSPC, "full") from None
+                raise
+
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, run)
         except OSError as error:
             raise Refusing(disk_refusal(error)) from None
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise Refusing(disk_refusal(OSError(28, "full"))) from None
-            raise
 
 
 def _owner(key: KeyRecord | None) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -20,6 +19,7 @@ from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.ledger.sqlite import BUSY_S, use_wal
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
@@ -306,6 +306,8 @@ class BatchStore:
 
     def _opened(self) -> sqlite3.Connection:
         if self._base is None:
+            import sqlite3  # most workers keep no file
+
             for folder in (self.folder, self.folder / FILES):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = self.folder / BASE

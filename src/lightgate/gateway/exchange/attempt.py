@@ -436,45 +436,24 @@ class Attempt(Call):
         return (tokens.streamed or 0) - round(tokens.first_burst or 0), marks.last - marks.first
 
     def _billed(self, called: Called) -> Bill:
-        """What the provider will charge for the attempt, as far as it can be known."""
-        exchange, target, prepared = self.exchange, self.target, self.prepared
-        prices = target.prices
-        if called.error is None and prices.plain and exchange.request.endpoint.tokens:
-            bill = prices.bill(called.tokens)
-            if bill.nano_usd is not None:
-                return bill
-        return billed(
-            BillFacts(
-                prices,
-                exchange.request,
-                called,
-                prepared.dialect.name,
-                sent=self.marks.send is not None,
-                # Closing does not stop the bill of an answer that is not streamed.
-                stops=target.abort_stops_billing and prepared.streamed,
-                limit=exchange.cap or exchange.request.max_tokens,
-                ceiling=None if exchange.ceilings is None else _left_at(self, called.outcome),
-                carries_out=target.carries_out,
-            )
-        )
+        """What the provider will charge for the attempt, as far as it can be known.
 
-    def cut_bill(self, ceilings: dict[str, Ceiling]) -> None:
-        """Cut the bill to what was reserved for the attempt: no more can have been asked for."""
-        bill, ceiling = self.bill, ceilings.get(self.step.target)
-        if ceiling is None or bill.nano_usd is None or bill.nano_usd <= ceiling.most:
-            return
-        most = ceiling.most
-        known = self.exchange.state.learned.overbilled
-        if self.step.target not in known:
-            known.add(self.step.target)
-            logger.warning(
-                "%s counts tokens for $%s where $%s is the most that the request can cost. Such"
-                " bills are cut to that; compare the provider's own.",
-                self.step.target,
-                dollars(bill.nano_usd),
-                dollars(most),
-            )
-        self.bill = Bill(most, "estimated", bill.as_of)
+        No more than was reserved for it can have been asked for.
+        """
+        exchange, prices, bill = self.exchange, self.target.prices, NO_BILL
+        if called.error is None and exchange.request.endpoint.tokens:  # what nearly all come to
+            if not prices.known:
+                return prices.unpriced
+            if prices.plain:
+                bill = prices.bill(called.tokens)
+        if bill.nano_usd is None:
+            bill = billed(_bill_facts(self, called))
+        ceilings = exchange.ceilings
+        if ceilings is not None and bill.nano_usd is not None:
+            ceiling = ceilings.get(self.step.target)
+            if ceiling is not None and bill.nano_usd > ceiling.most:
+                return _cut(self, bill, ceiling.most)
+        return bill
 
     def _plausible(self, called: Called) -> Called:
         """The call with token counts that can be true."""
@@ -538,9 +517,38 @@ class Attempt(Call):
 
     def cost_header(self) -> bytes:
         """The price of the answer as a header line."""
-        if self.exchange.ceilings is not None:
-            self.cut_bill(self.exchange.ceilings)
         return b"x-lightgate-cost-usd: %b\r\n" % dollars(self.bill.nano_usd or 0).encode()
+
+
+def _bill_facts(attempt: Attempt, called: Called) -> BillFacts:
+    exchange, target, prepared = attempt.exchange, attempt.target, attempt.prepared
+    return BillFacts(
+        target.prices,
+        exchange.request,
+        called,
+        prepared.dialect.name,
+        sent=attempt.marks.send is not None,
+        # Closing does not stop the bill of an answer that is not streamed.
+        stops=target.abort_stops_billing and prepared.streamed,
+        limit=exchange.cap or exchange.request.max_tokens,
+        ceiling=None if exchange.ceilings is None else _left_at(attempt, called.outcome),
+        carries_out=target.carries_out,
+    )
+
+
+def _cut(attempt: Attempt, bill: Bill, most: int) -> Bill:
+    """The bill of an attempt, cut to what was reserved for it; the log says so once per target."""
+    known, target = attempt.exchange.state.learned.overbilled, attempt.step.target
+    if target not in known:
+        known.add(target)
+        logger.warning(
+            "%s counts tokens for $%s where $%s is the most that the request can cost. Such"
+            " bills are cut to that; compare the provider's own.",
+            target,
+            dollars(bill.nano_usd or 0),
+            dollars(most),
+        )
+    return Bill(most, "estimated", bill.as_of)
 
 
 def _left_at(attempt: Attempt, outcome: Outcome) -> Ceiling | None:

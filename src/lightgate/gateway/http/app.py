@@ -88,11 +88,12 @@ class Gateway:
             if self._state.served.origins and let_in(self._state.served, inbound, reply):
                 answer_preflight(inbound, reply)
                 return None
-            endpoint = self._endpoint(inbound)
-            key = None
+            caller, key = self._kept_caller(inbound), None
+            endpoint = self._endpoint(inbound) if caller is None else caller.endpoint
             if endpoint.verb == "call":
-                key = read_caller(state, inbound, endpoint).key
-                state.load.check(len(state.exchanges), key)
+                key = (caller or read_caller(state, inbound, endpoint)).key
+                if state.load.picky:
+                    state.load.check(len(state.exchanges), key)
             elif endpoint.verb not in _OPEN:
                 key = authorize(state, inbound, state.wall_ns())
                 if inbound.notes.sink is not None:
@@ -102,19 +103,23 @@ class Gateway:
             return None
         return None if key is None else key.id
 
+    def _kept_caller(self, inbound: Inbound) -> Caller | None:
+        """The caller of a head that repeats itself; it holds as long as snapshot and key do."""
+        caller, state = inbound.notes.read, self._state
+        if type(caller) is not Caller or caller.served is not state.served:
+            return None
+        expired = caller.until_ns != NEVER and state.wall_ns() >= caller.until_ns
+        return None if expired else caller
+
     def handle(self, inbound: Inbound, reply: Reply) -> None:
         """Answer one request, now or later."""
         try:
-            state, caller = self._state, inbound.notes.read
+            state = self._state
             if state.served.origins and let_in(state.served, inbound, reply):
                 answer_preflight(inbound, reply)
                 return
-            # The caller of a head that repeats itself holds as long as the snapshot and the key do.
-            if (
-                type(caller) is not Caller
-                or caller.served is not state.served
-                or (caller.until_ns != NEVER and state.wall_ns() >= caller.until_ns)
-            ):
+            caller = self._kept_caller(inbound)
+            if caller is None:
                 endpoint = self._endpoint(inbound)
                 if endpoint.verb != "call":
                     self._read(inbound, reply, endpoint)

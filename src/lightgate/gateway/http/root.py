@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from html import escape
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -36,6 +35,8 @@ def answer_root(inbound: Inbound, reply: Reply, console: str) -> None:
     """
     address = console if _is_here(inbound.peer) else ""
     if b"text/html" in (inbound.header(b"accept") or b""):
+        from html import escape  # for a person's look at the address alone
+
         linked = escape(address, quote=True)
         said = f'Its console is at <a href="{linked}">{linked}</a>.' if address else ""
         reply.whole(200, _HTML, _PAGE.format(console=said or "Its console is elsewhere.").encode())

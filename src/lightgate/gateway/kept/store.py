@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sqlite3
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from lightgate.clock.source import SYSTEM, LifeClock
 from lightgate.ledger.sqlite import BUSY_S, use_wal
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
@@ -148,6 +148,8 @@ class ResponseStore:
 
     async def _in_thread(self, work: Callable[[], T], otherwise: T) -> T:
         def run() -> T:
+            import sqlite3
+
             try:
                 return work()
             except (sqlite3.Error, OSError) as error:
@@ -160,6 +162,8 @@ class ResponseStore:
 
     def _opened(self) -> sqlite3.Connection:
         if self._base is None:
+            import sqlite3  # most workers keep no response
+
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             base = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
@@ -169,6 +173,8 @@ class ResponseStore:
         return self._base
 
     def _written(self, kept: KeptResponse) -> None:
+        import sqlite3
+
         try:
             row: tuple[Any, ...] = (
                 kept.owner,

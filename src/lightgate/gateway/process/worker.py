@@ -9,7 +9,6 @@ once; it looks by itself twice a second. It ends with its parent.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import ctypes
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import uvloop
 
-from lightgate.errors import LightgateError
+from lightgate.errors import LightgateError, UsageError
 from lightgate.gateway.cache.disk import BUSY_S, DiskCache
 from lightgate.gateway.exchange.journal import JournalWriter
 from lightgate.gateway.exchange.state import State
@@ -71,13 +70,13 @@ TOKEN_S: Final = 5.0  # for the first tokens of the clouds, before requests are 
 COURTESY_S: Final = 1.0  # at the end, for which kept connections are answered once more
 
 
-class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the supervisor decides."""
 
     data: Path
-    index: int
-    host: str
-    port: int
+    index: int = 0
+    host: str = "127.0.0.1"
+    port: int = 0
     drain_s: float = 30.0
     flying: int | None = None  # memory in which all workers count what they have in flight
     fds: tuple[int, ...] = ()  # listening sockets, opened by the supervisor; none: it opens its own
@@ -377,31 +376,35 @@ def _counters(
     return spend
 
 
+def read_options(words: Sequence[str]) -> WorkerOptions:
+    """The options of a worker from its command line, which the supervisor writes.
+
+    Each is a flag with the name of its field and a value; `argparse` would take half a megabyte of
+    every worker for that.
+    """
+    given: dict[str, object] = {}
+    left = iter(words)
+    for word in left:
+        name = word.removeprefix("--").replace("-", "_")
+        given[name] = name == "probes" or next(left, None)
+    try:
+        if "fds" in given:
+            given["fds"] = [int(fd) for fd in str(given["fds"]).split(",") if fd]
+        return msgspec.convert(
+            given, WorkerOptions, strict=False, dec_hook=lambda kind, value: kind(value)
+        )
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"A worker cannot be started so: {error}.") from None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one worker; the exit code."""
-    parser = argparse.ArgumentParser(prog="lightgate-worker")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--index", type=int, default=0)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--drain-s", type=float, default=30.0)
-    parser.add_argument("--flying", type=int, help="descriptor of the workers' counts")
-    parser.add_argument("--fds", default="", help="descriptors of listening sockets")
-    parser.add_argument("--console", default="", help="address of the console")
-    parser.add_argument("--probes", action="store_true", help="ask targets that nobody asks")
-    given = parser.parse_args(arguments)
-    options = WorkerOptions(
-        data=given.data,
-        index=given.index,
-        host=given.host,
-        port=given.port,
-        drain_s=given.drain_s,
-        flying=given.flying,
-        fds=tuple(int(fd) for fd in given.fds.split(",") if fd),
-        probes=given.probes,
-        console=given.console,
-        supervised=end_with_parent(os.environ),
-    )
+    try:
+        options = read_options(sys.argv[1:] if arguments is None else arguments)
+    except UsageError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return error.exit_code
+    options = msgspec.structs.replace(options, supervised=end_with_parent(os.environ))
 
     async def serve() -> None:
         await Worker(options).run()

@@ -16,7 +16,8 @@ from lightgate.dialect.neutral.numbers import any_json
 from lightgate.gateway.request.parts import FILES, IMAGES, SOUNDS, references, unknown_parts
 
 # A body without any of these gives nothing but text; an escape may hide one of them.
-_SIGNS: Final = (b'"type"', b"image", b"file", b"audio", b"inline", b"video", b"parts", b"\\u")
+_SIGNS: Final = (b'"type"', b"image", b"file", b"audio", b"inline", b"video", b"parts")
+_ESCAPE: Final = b"\\"  # one byte is found far quicker than two
 _PARTS: Final = re.compile(rb'"(?:content|input|system)"\s*:\s*[\[{]')  # without a type, perhaps
 _BY_VALUE: Final = frozenset(("data", "url", "image_url", "file_data", "file_url"))
 _GEMINI: Final = ("inlineData", "inline_data", "fileData", "file_data")
@@ -43,8 +44,12 @@ NOTHING: Final = Given()
 
 def given_parts(body: bytes, dialect: str) -> Given:
     """Count the parts of a body; one that cannot be read gives nothing, it is refused elsewhere."""
-    if not any(sign in body for sign in _SIGNS) and _PARTS.search(body) is None:
-        return NOTHING
+    for sign in _SIGNS:
+        if sign in body:
+            break
+    else:
+        if not (_ESCAPE in body and b"\\u" in body) and _PARTS.search(body) is None:
+            return NOTHING
     try:
         root = any_json.decode(body)
     except (ValueError, RecursionError):

@@ -6,7 +6,6 @@ a key with a budget the most that the offered tools can cost is reserved.
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 USUAL_CALLS: Final = 10  # where no limit is named: after so many Anthropic ends the turn itself
 _MOST_CALLS: Final = 1000
 # How long Anthropic is to keep a prompt, which costs more; an escape of one of the two may hide it.
-_HOUR: Final = re.compile(rb'"1h"|\\u0031|\\u0068')
+_HOUR: Final = b'"1h"'
+_HIDDEN: Final = (b"\\u0031", b"\\u0068")
 _SOURCES: Final = 20  # of a search of xAI's that names no limit
 NO_KINDS: Final[frozenset[str]] = frozenset()
 _PLAIN_KINDS: Final = frozenset(("text", "modality_unspecified"))
@@ -62,7 +62,9 @@ _GEMINI: Final = {  # names without underscores, in lower case
     "filesearch": "file_search",
 }
 _SPOKEN: Final = {"speechConfig": "audio", "imageConfig": "image"}  # of Gemini's answers
-_FIELDS: Final = ("tools", "web_search_options", "search_parameters", "mcp_servers", "plugins")
+_FIELDS: Final = frozenset(
+    ("tools", "web_search_options", "search_parameters", "mcp_servers", "plugins")
+)
 # Fields by which a request stands for more than its own bytes.
 _REFERENCES: Final = {
     "openai-responses": frozenset(("previous_response_id", "conversation", "prompt")),
@@ -76,7 +78,7 @@ def offered_tools(request: ClientRequest) -> Mapping[str, int]:
     fields = request.fields
     if request.found is not None:
         return request.found.tools
-    if not any(name in fields for name in _FIELDS):
+    if _FIELDS.isdisjoint(fields):
         return NONE_OFFERED
     limit = _number(_value(request, "max_tool_calls"), USUAL_CALLS)
     found: dict[str, int] = {}
@@ -89,9 +91,9 @@ def billed_parts(request: ClientRequest) -> tuple[Given, bool]:
     """Find parts that are no text, and whether Anthropic is to keep the prompt for an hour."""
     if request.found is not None and request.found.billed is not None:
         return request.found.billed
-    return given_parts(request.body, request.endpoint.dialect), _HOUR.search(
-        request.body
-    ) is not None
+    body = request.body
+    hour = _HOUR in body or (b"\\" in body and any(sign in body for sign in _HIDDEN))
+    return given_parts(body, request.endpoint.dialect), hour
 
 
 def refers(request: ClientRequest) -> bool:
@@ -103,6 +105,8 @@ def refers(request: ClientRequest) -> bool:
 def answer_kinds(request: ClientRequest) -> frozenset[str]:
     """The kinds of answers beside text that are asked for: audio, image, or another word."""
     if request.endpoint.dialect != "gemini":
+        if "modalities" not in request.fields and "audio" not in request.fields:
+            return NO_KINDS
         words = _value(request, "modalities") if "modalities" in request.fields else None
         kinds = {"audio"} if isinstance(_value(request, "audio"), dict) else set()
     elif "generationConfig" in request.fields:

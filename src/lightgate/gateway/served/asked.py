@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -171,6 +170,8 @@ class AskedNames:
 
     def near(self, model: str) -> list[str]:
         """The served names that are most like a wrong one."""
+        import difflib  # for wrong names alone
+
         aliases = [alias.name for alias in self._snapshot.aliases]
         beginning, shown = plain_name(model)[:2], model[:_SHOWN]
         for names in (self._beginnings[0], self._beginnings[1]):

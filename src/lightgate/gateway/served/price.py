@@ -331,6 +331,18 @@ class TokenPrices:
         pico = tokens_in * max(self._in, self._written) + out * self._out
         return -(-pico // 1000) + self._request
 
+    def worst_text(self, tokens_in: int, out: int) -> Ceiling | None:
+        """The most that a request of nothing but text can cost; None where that is not all of it.
+
+        So for a long prompt, which has prices of its own, and a model that may draw unasked.
+        """
+        if tokens_in > self._above or self.media or not self.known:
+            return None
+        dearest = max(self._in, self._written)
+        pico, request = tokens_in * dearest, self._request
+        most = -(-(pico + out * self._out) // 1000) + request
+        return Ceiling(most, -(-pico // 1000) + request, out, text=True)
+
     def worst_kept(self, tokens_in: int) -> int:
         """The most that a prompt costs beside its usual worst case if it is kept for an hour."""
         if tokens_in > self._above:
@@ -354,7 +366,7 @@ class TokenPrices:
         return max([usual, *(cost + self._request for cost in costs)])
 
 
-class Ceiling(NamedTuple):
+class Ceiling(msgspec.Struct, frozen=True, gc=False):
     """The most that an attempt at one target can cost, in nano-dollars.
 
     `prompt` of it is for the prompt and for tools that the provider carries out, the rest for an

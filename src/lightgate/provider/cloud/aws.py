@@ -7,7 +7,6 @@ into the variables that are.
 
 from __future__ import annotations
 
-import configparser
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -83,6 +82,8 @@ def scope_of(host: str, settings: Mapping[str, str], env: Mapping[str, str]) -> 
 
 
 def _from_file(profile: str, env: Mapping[str, str]) -> AwsCredentials:
+    import configparser  # where there is such a file alone
+
     home = Path(env.get("HOME") or Path.home())
     path = Path(env.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws" / "credentials")
     parser = configparser.RawConfigParser()

@@ -268,8 +268,10 @@ class Form:
                 pace.area += pace.flying * (began_ns - pace.since_ns)
                 pace.since_ns = began_ns
             pace.flying = flying
-        self.load = 1.0 if self.speed_seen >= TRIALS else self._newcomer()
-        if self.load != 1.0:
+        if self.speed_seen >= TRIALS or self.prior.weight > DOUBTFUL:
+            self.load = 1.0
+        else:  # a newcomer is not asked by many before it has answered: each one counts in full
+            self.load = self.in_flight + 1.0
             self.watched = True
 
     def ended(self, began_ns: int, now_ns: int = 0) -> None:
@@ -285,11 +287,8 @@ class Form:
                 pace.area += pace.flying * (now_ns - pace.since_ns)
                 pace.since_ns = now_ns
             pace.flying = self.flying(now_ns) if self.shared and now_ns else self.in_flight
-            self.load = 1.0 if self.speed_seen >= TRIALS else self._newcomer()
-
-    def _newcomer(self) -> float:
-        """A newcomer is not asked by many before it has answered: there each one counts in full."""
-        return self.in_flight + 1.0 if self.prior.weight <= DOUBTFUL else 1.0
+            doubted = self.speed_seen < TRIALS and self.prior.weight <= DOUBTFUL
+            self.load = self.in_flight + 1.0 if doubted else 1.0
 
     def flying(self, now_ns: int) -> float:
         """Return how many requests the target has: ours, and those of others where they are known.

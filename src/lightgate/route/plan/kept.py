@@ -26,7 +26,7 @@ import msgspec
 
 from lightgate.route.form.size import bucket
 from lightgate.route.plan.decide import decide, rank
-from lightgate.route.plan.policy import policy_of
+from lightgate.route.plan.policy import DRAWN
 
 if TYPE_CHECKING:
     from lightgate.route.form.forms import Forms
@@ -56,7 +56,7 @@ class PlanCache:
         """Make the plan of a request as `decide` does, from a kept ranking where there is one."""
         alias, breakers, forms = ask.alias, self._breakers, self._forms
         # An order that is drawn is another one for each request.
-        drawn = policy_of(ask.policy or alias.policy).order == "drawn"
+        drawn = (ask.policy or alias.policy) in DRAWN
         if drawn or ask.slo is not None or not breakers.all_quiet(alias.targets):
             return decide(ask, breakers, now_ns, draw, forms, self._budgets)
         if self._version != forms.version:

@@ -80,6 +80,7 @@ _ALL: Final = (
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType({row.name: row for row in _ALL})
 _RANKED: Final[Mapping[str, Policy]] = {row.name: row for row in _ALL if row.order != "tiers"}
 BY_FORM: Final = tuple([row.name for row in _ALL if row.order == "form"])
+DRAWN: Final = tuple([row.name for row in _ALL if row.order == "drawn"])
 # What a request may ask for: tiers belong to a model.
 ASKABLE: Final = tuple([row.name for row in _ALL if row.order != "tiers"])
 

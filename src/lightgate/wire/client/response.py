@@ -11,7 +11,7 @@ import httptools
 
 Headers = list[tuple[bytes, bytes]]  # names in lower case
 _BODILESS: Final = frozenset((204, 304))
-_FRAMING: Final = frozenset((b"content-encoding", b"content-length", b"transfer-encoding"))
+_CODINGS: Final = frozenset((b"content-encoding", b"transfer-encoding"))
 
 
 class ResponseParser:
@@ -74,8 +74,10 @@ class ResponseParser:
         if status >= 200:
             self.framed = status in _BODILESS
             for name, value in self.headers:
-                if name in _FRAMING:
-                    self._frame(name, value)
+                if name == b"content-length":
+                    self.framed = True
+                elif name in _CODINGS:
+                    self._coded(name, value)
             self.status = status
             self.version = self._parser.get_http_version()
             return
@@ -83,10 +85,7 @@ class ResponseParser:
         if status == 101 or status < 100:
             self.strange = status or 1
 
-    def _frame(self, name: bytes, value: bytes) -> None:
-        if name == b"content-length":
-            self.framed = True
-            return
+    def _coded(self, name: bytes, value: bytes) -> None:
         if name == b"transfer-encoding":
             self.framed = self.chunked = True
         if value != b"chunked":

@@ -54,6 +54,7 @@ class ServerConnection:
 
     __slots__ = (
         "_accepted_ns",
+        "_address",
         "_deadline",
         "_drained",
         "_held",
@@ -79,6 +80,7 @@ class ServerConnection:
         self.writing_paused = False
         self.service = service
         self._peer = peer
+        self._address = address_of(peer)
         self._accepted_ns = accepted_ns
         self._loop = asyncio.get_running_loop()
         self._state = _READING
@@ -198,12 +200,13 @@ class ServerConnection:
             limits = self.service.limits
             self._deadline.set(limits.body_s if intake.phase == BODY else limits.head_s)
             if intake.phase == BODY:
-                self._owner = address_of(self._peer)
+                self._owner = self._address
                 if self._turned_away(intake.head, stamp):
                     return
                 if not self._hold(len(data), intake.sink):
                     return
-            if intake.awaits_go:
+                if not (intake.head.expects and intake.awaits_go):
+                    return
                 self.link.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _hold(self, size: int, sink: BodySink | None) -> bool:
@@ -384,7 +387,7 @@ class ServerConnection:
             self._state = _GONE
             if self._held:
                 self._let_go()
-            self.service.crowd.leave(address_of(self._peer))
+            self.service.crowd.leave(self._address)
         self._deadline.close()
         self._intake.drop()
         self._queue.clear()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from email.utils import formatdate
-from typing import TYPE_CHECKING, Protocol
+import time
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.source import SYSTEM, Clock
 from lightgate.wire.door.crowd import Crowd, CrowdLimits
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
     AsyncHandler = Callable[[Inbound, Reply], Awaitable[None]]
     # Refuses a request by its head, or names the owner of its body (None: the client's address).
     Gate = Callable[[Inbound, Reply], Hashable]
+
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = (
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+)  # fmt: skip
+
+
+def http_date(second: int) -> bytes:
+    """The value of a Date field (RFC 9110, 5.6.7); `email.utils` has it with all of e-mail."""
+    at = time.gmtime(second)
+    day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02d} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04d}"
+    return f"{day} {at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} GMT".encode()
 
 
 class DoorConnection(Protocol):
@@ -83,7 +96,7 @@ class Service:
         second = self._clock.wall_ns() // 1_000_000_000
         if second != self._second:
             self._second = second
-            self._date = formatdate(second, usegmt=True).encode()
+            self._date = http_date(second)
         return self._date
 
     def close(self, *, gentle: bool) -> None:
