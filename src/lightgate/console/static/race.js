@@ -298,7 +298,7 @@ function result(frame) {
   const winner = ranked.find((one) => one.finish_place === 1);
   const spent = ranked.reduce((sum, one) => sum + Number(one.cost_usd ?? 0) + Number(one.loser_cost_usd ?? 0), 0);
   byId("verdict").textContent = `${frame.missing ?? ""} One race is no verdict: n is 1. A benchmark on the page Runs measures many.`.trim();
-  byId("state").textContent = winner ? `${winner.name} finished first after ${seconds(winner.t_last_ms)} s. The race cost ${ranked.some((one) => one.outcome === "ok" && one.cost_usd === null) ? "at least " : ""}${usd(spent, 5)}.` : "No lane gave a whole answer.";
+  byId("state").textContent = winner ? `${winner.name} finished first after ${seconds(winner.t_last_ms)} s. The race cost ${cost().unknown.some((name) => lanes.some((lane) => lane.name === name && lane.end?.outcome === "ok")) ? "at least " : ""}${usd(spent, 5)}.` : "No lane gave a whole answer.";
   wake();
 }
 
