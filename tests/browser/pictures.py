@@ -43,10 +43,14 @@ def ask(site: Site) -> str:
     return answer.headers["x-lightgate-id"]
 
 
-def keep(page: Page, name: str, height: int = 800) -> None:
-    """Write a picture of the upper part of a page."""
+def keep(page: Page, name: str, last: str) -> None:
+    """Write a picture of a page down to the end of an element, so that nothing is cut in half."""
     page.mouse.move(0, 0)
-    clip = {"x": 0, "y": 0, "width": 1280, "height": height}
+    page.evaluate("() => scrollTo(0, 0)")
+    box = page.locator(last).first.bounding_box()
+    if box is None:
+        raise SystemExit(f"The page of {name} has no {last}.")
+    clip = {"x": 0, "y": 0, "width": 1280, "height": round(box["y"] + box["height"]) + 16}
     page.screenshot(path=PICTURES / f"{name}.png", clip=clip, full_page=True)  # type: ignore[arg-type]
 
 
@@ -54,16 +58,16 @@ def take(page: Page, site: Site) -> None:
     """Open the pages one after the other."""
     page.goto(f"{site.console}/?from=-14d&sort=-speed_total")
     page.locator("#rows tr").first.wait_for()
-    keep(page, "board")
+    keep(page, "board", "#table")
     page.goto(f"{site.console}/map?from=-14d")
     page.locator("svg.points circle").first.wait_for()
-    keep(page, "map", 730)
+    keep(page, "map", "#legend")
     raced = ask(site)
     while not page.request.get(f"{site.console}/api/requests/{raced}").ok:
         page.wait_for_timeout(200)  # until the ledger has it
     page.goto(f"{site.console}/requests?limit=4&open={raced}")
     page.locator(".waterfall").wait_for()
-    keep(page, "waterfall", 900)
+    keep(page, "waterfall", "[aria-label='Steps of each attempt']")
     page.goto(f"{site.console}/enter#{SignIns(site.data).new_link('pictures')}")
     page.wait_for_url(f"{site.console}/")
     page.goto(f"{site.console}/race")
@@ -71,7 +75,7 @@ def take(page: Page, site: Site) -> None:
         page.locator("#lanes label", has_text=lane).locator("input").check()
     page.locator("#go").click()
     page.locator("#result:not([hidden])").wait_for()
-    keep(page, "race", 1080)
+    keep(page, "race", ".answer")
 
 
 def main() -> int:

@@ -50,7 +50,7 @@ def test_every_filter_is_in_the_address_and_is_kept(visit: Visit, path: str) -> 
     page = visit(path)
     fields: list[list[str]] = page.evaluate(
         "() => [...document.querySelectorAll('#filters input, #filters select')]"
-        ".map((one) => [one.name, one.type])"
+        ".filter((one) => one.offsetParent).map((one) => [one.name, one.type])"
     )
     given: dict[str, str] = {}
     for name, kind in dict(fields).items():
@@ -272,7 +272,7 @@ def test_a_stream_that_is_refused_is_asked_for_again(visit: Visit, site: Site) -
 
 
 def test_a_view_is_saved_as_it_is(visit: Visit, tmp_path: Path) -> None:
-    page = visit("/?from=-14d&use=coding")
+    page = visit("/?from=-14d&use=coding&model=mixtral&model=gpt-4-turbo")
     with page.expect_download() as page_file:
         page.locator("#html").click()
     kept = tmp_path / "view.html"
@@ -294,7 +294,10 @@ def test_a_view_is_saved_as_it_is(visit: Visit, tmp_path: Path) -> None:
     assert alone.locator("h1").inner_text() == "How fast is each target?"
     assert [alone.locator(f"#rows tr:nth-child({at + 1})").inner_text().find(name) >= 0
             for at, name in enumerate(shown)] == [True] * len(shown)  # fmt: skip
-    assert "rank for coding" in alone.locator("p.soft").first.inner_text()
+    said = alone.locator("p.soft").first.inner_text()
+    assert "rank for coding" in said
+    assert "model mixtral, gpt-4-turbo" in said
+    assert "Live" not in alone.locator("main").inner_text()  # a file is not
 
 
 def test_nothing_yet_shows_a_line_that_works(visit: Visit, site: Site) -> None:

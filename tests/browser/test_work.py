@@ -40,6 +40,7 @@ def test_a_race_from_the_prompt_to_the_ledger(signed_in: Visit, site: Site) -> N
     drawn(page)
     assert was_seen(page)
     assert page.locator("#state").inner_text().startswith(f"{places(page)[0]} finished first")
+    assert "The race cost $" in page.locator("#state").inner_text()
     assert all(len(text) > 20 for text in page.locator(".said").all_inner_texts())
     # The order on the track, that of the table, and the instants of the ledger agree.
     table = page.locator("#rows td:nth-child(2)").all_inner_texts()

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from console.conftest import asked
-from ledger.notes import T0, attempt_note, marks, settled
+from ledger.notes import T0, attempt_note, exchange_note, marks, settled
 from lightgate.clock.source import ManualClock
 from lightgate.config.load import parse_config
 from lightgate.console.api import pages
@@ -24,10 +24,10 @@ from lightgate.console.api.board import SHOWN
 from lightgate.console.api.figures import Figure
 from lightgate.console.api.memory import AnswerMemory
 from lightgate.console.api.openapi import openapi
-from lightgate.console.api.question import BadQuestion, Period, read_question
+from lightgate.console.api.question import BadQuestion, Period, read_question, rfc3339
 from lightgate.console.api.requests import Cursor, RequestSearch, read_cursor
 from lightgate.console.api.sheet import inert
-from lightgate.console.api.sums import first_second, spans
+from lightgate.console.api.sums import first_second, last_second, spans
 from lightgate.console.api.ticks import Ticks
 from lightgate.console.api.uses import places
 from lightgate.console.app import ORDERS, build_app
@@ -40,6 +40,7 @@ from lightgate.ledger.failed import LedgerBusy
 from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.ledger.store.keys import KeyRecord, restore_keys
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
+from lightgate.ledger.store.schema import exchange_notes
 
 if TYPE_CHECKING:
     from console.conftest import Get, Traffic
@@ -90,6 +91,25 @@ async def test_figures_have_intervals_or_say_too_few(
     assert rare["last_error"]["outcome"] == "reset"
     assert rare["last_error"]["error"] == "It broke."
     assert json.loads(answer.text)["totals"]["n"] == 80
+
+
+async def test_a_period_ends_before_what_comes_after_it(
+    get: Get, console: ConsoleContext, traffic: Traffic
+) -> None:
+    """The notes are of the second at which five minutes begin: where one period ends begins one."""
+    traffic(7)
+    console.ship_loop.work()
+    at = T0 // 10**9
+    ends, begins = (f"from={rfc3339(at + first)}&to={rfc3339(at + stop)}" for first, stop in
+                    ((-600, 0), (0, 600)))  # fmt: skip
+    for path in ("/api/board", "/api/requests", "/api/board?size=s"):
+        line = f"{path}{'&' if '?' in path else '?'}"
+        before = json.loads((await get(line + ends)).text)
+        assert before["rows"] == [], path
+        assert before["until"] == rfc3339(at)
+        assert json.loads((await get(line + begins)).text)["rows"], path
+    rounded = await get(f"/api/board?from={rfc3339(at)}&to={rfc3339(at + 50)}")
+    assert json.loads(rounded.text)["until"] == rfc3339(at + FINE_S)  # what the sums are of
 
 
 async def test_filters_sorts_and_ignored_names(
@@ -182,7 +202,8 @@ def test_spans_cover_a_period_once(days: int, is_open: bool) -> None:
     covered = sorted((first, stop) for _, first, stop in found)
     begins = HOUR_S if days > 1 else FINE_S
     assert covered[0][0] == period.start_s // begins * begins == first_second(period)
-    ends = (period.stop_s // FINE_S + 1) * FINE_S
+    ends = period.stop_s // FINE_S * FINE_S
+    assert ends == period.stop_s == last_second(period)  # a bucket that begins there is none of it
     assert covered[-1][1] == (-(-ends // DAY_S) * DAY_S if is_open else ends)
     for (_, stop), (first, _) in itertools.pairwise(covered):
         assert stop == first
@@ -280,6 +301,27 @@ async def test_a_search_that_takes_long_says_how_far_it_came(
         assert read_cursor(str(search.cursor)) == Cursor(search.upper, "")
         assert search.page(10) == []
         assert (search.done, search.cursor) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("cache", "said"),
+    [
+        ("hit", "The answer came from the cache: no provider was asked."),
+        (
+            "join",
+            "The answer is that of an equal request that was under way; it was not sent.",
+        ),
+        ("off", "No provider was asked."),
+    ],
+)
+async def test_a_request_that_asked_nobody_says_why(
+    get: Get, ledger: Ledger, cache: str, said: str
+) -> None:
+    with ledger.writing() as connection:
+        note = exchange_note("x-kept", cache=cache)
+        ledger.insert(connection, exchange_notes, [note.row(0)])
+    told = json.loads((await get("/api/requests/x-kept")).text)
+    assert (told["attempts"], told["why"]) == ([], said)
 
 
 async def test_one_request(get: Get, console: ConsoleContext, traffic: Traffic) -> None:

@@ -171,6 +171,17 @@ def test_outages_are_stretches_of_failures(ledger: Ledger) -> None:
     assert mark["text"] == "40 of 42 attempts failed, most of them with reset"
 
 
+def test_a_rare_target_that_is_down_for_two_hours_is_one_outage(ledger: Ledger) -> None:
+    """One of its five minutes has four failures, which says less than the hours around it."""
+    made = [one(n, DAY0 + n * 240) for n in range(75) if not 30 <= n < 60]
+    made += [one(500 + n, DAY0 + 7200 + n * 240, ok=False) for n in range(30)]
+    made += [one(600 + n, DAY0 + 9000 + n, ok=False) for n in range(3)]
+    keep(ledger, made)
+    (mark,) = ask(ledger, "/api/series?from=-6h", DAY0 + 18_000)["marks"]
+    assert (mark["t"], mark["until"]) == (stamp(DAY0 + 7200), stamp(DAY0 + 14_400))
+    assert mark["text"] == "33 of 33 attempts failed, most of them with reset"
+
+
 def test_chance_is_no_outage() -> None:
     """Of five minutes at a target that fails in one of ten, one in 10,000 looks like an outage."""
     for rate, limit in ((0.02, 1e-6), (0.1, 1.01e-4)):

@@ -13,7 +13,13 @@ from lightgate.clock.quantile import smallest_n
 from lightgate.clock.sketch import DDSketch
 from lightgate.console.api.figures import Figure, grade_of, of_share, of_sketch
 from lightgate.console.api.question import BadQuestion, rfc3339
-from lightgate.console.api.sums import TargetSums, first_second, sums_of_rollups, sums_of_rows
+from lightgate.console.api.sums import (
+    TargetSums,
+    first_second,
+    last_second,
+    sums_of_rollups,
+    sums_of_rows,
+)
 from lightgate.console.api.uses import UsePlace, places, sentence
 from lightgate.ledger.store.hourly import hourly_costs
 from lightgate.ledger.store.rollup import HOUR_S
@@ -134,7 +140,7 @@ def board(
     return SpeedBoard(
         as_of=rfc3339(now_s),
         since=rfc3339(first_second(question.period) if oldest is None else oldest),
-        until=rfc3339(question.period.stop_s),
+        until=rfc3339(question.period.stop_s if from_rows else last_second(question.period)),
         from_rows=from_rows,
         ranked=sentence(question.text("use")),
         rows=tuple(_sorted(placed, question)),
@@ -263,7 +269,7 @@ def _last_error(connection: sa.Connection, target: str, question: Question) -> L
         sa.select(table.outcome, table.status, table.error, table.wall_ns)
         .where(table.target == target, ATTEMPT_FAILED)
         .where(table.wall_ns >= period.start_s * _NS_PER_S)
-        .where(table.wall_ns < (period.stop_s + 1) * _NS_PER_S)
+        .where(table.wall_ns < period.end_s * _NS_PER_S)
         .order_by(table.wall_ns.desc())
         .limit(1)
     )

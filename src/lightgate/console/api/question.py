@@ -51,6 +51,11 @@ class Period(msgspec.Struct, frozen=True):
     stop_s: int
     is_open: bool = False
 
+    @property
+    def end_s(self) -> int:
+        """The first second that is no part of it; the one that runs is a part of an open one."""
+        return self.stop_s + self.is_open
+
     def texts(self) -> tuple[str, str]:
         """Both ends, as RFC 3339 in UTC."""
         return rfc3339(self.start_s), rfc3339(self.stop_s)

@@ -143,6 +143,12 @@ def _expected(exchange: ExchangeRecord) -> str:
 
 
 def _missing(exchange: ExchangeRecord, missing: str) -> str:
+    if exchange.cache == "hit":
+        return "The answer came from the cache: no provider was asked."
+    if exchange.cache == "join":
+        return "The answer is that of an equal request that was under way; it was not sent."
+    if not exchange.attempts:
+        return "No provider was asked."
     if not missing or exchange.predicted_ttft_ms is not None:
         return missing
     return "The plan follows from the configuration alone: no target was weighed."

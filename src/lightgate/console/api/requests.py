@@ -129,7 +129,7 @@ class RequestSearch:
         self._clock = clock
         self._start = question.period.start_s * _NS_PER_S
         self._behind = read_cursor(question.text("before"))
-        stop = (question.period.stop_s + 1) * _NS_PER_S
+        stop = question.period.end_s * _NS_PER_S
         self.upper = stop if self._behind is None else min(stop, self._behind.wall_ns + 1)
         self.done = False
 

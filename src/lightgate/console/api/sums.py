@@ -81,10 +81,15 @@ def first_second(period: Period) -> int:
     return period.start_s // width * width
 
 
+def last_second(period: Period) -> int:
+    """Where the sums of a period end: at whole 5 minutes, or now."""
+    return period.stop_s if period.is_open else -(-period.stop_s // FINE_S) * FINE_S
+
+
 def spans(period: Period) -> Iterator[tuple[int, int, int]]:
     """Cover a period by buckets of the ledger: width, first and stop, whole days where they fit."""
     start = first_second(period)
-    stop = (period.stop_s // FINE_S + 1) * FINE_S
+    stop = -(-period.end_s // FINE_S) * FINE_S
     if period.is_open:  # nothing is newer: the day that runs has all of it up to now
         stop = -(-stop // DAY_S) * DAY_S
     yield from _covered(start, stop, (DAY_S, HOUR_S, FINE_S))
@@ -140,7 +145,7 @@ def sums_of_rows(
     connection: sa.Connection, question: Question
 ) -> tuple[dict[str, TargetSums], int | None]:
     """Add single attempts up, and tell the second of the oldest where not all were looked at."""
-    table, owner, stop_s = attempts.c, exchange_notes.c, question.period.stop_s + 1
+    table, owner, stop_s = attempts.c, exchange_notes.c, question.period.end_s
     start = max(question.period.start_s, stop_s - ROWS_S) * _NS_PER_S
     at = attempt_notes.c.wall_ns
     last = sa.select(at).where(at >= start, at < stop_s * _NS_PER_S).order_by(at.desc())

@@ -185,7 +185,7 @@ def _beside(connection: sa.Connection, question: Question) -> tuple[list[Any], i
     The second from which on they were looked at comes with them where that is not all of it.
     """
     table, period = attempt_notes.c, question.period
-    start, stop = period.start_s * _NS_PER_S, (period.stop_s + 1) * _NS_PER_S
+    start, stop = period.start_s * _NS_PER_S, period.end_s * _NS_PER_S
     at = table.wall_ns
     newest = sa.select(at).where(at >= start, at < stop).order_by(at.desc())
     oldest = connection.execute(newest.offset(LOOKED_AT).limit(1)).scalar()

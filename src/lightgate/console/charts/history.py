@@ -300,7 +300,7 @@ def _rows(
         sa.select(table.target, table.bucket_s, table.attempts, table.ok, table.cancelled,
                   table.cut, table.measured, packed)
         .where(table.width_s == width, table.bucket_s >= period.start_s // width * width,
-               table.bucket_s <= period.stop_s, *_of(question, shown))
+               table.bucket_s < period.end_s, *_of(question, shown))
         .order_by(table.bucket_s)
     )  # fmt: skip
     yield from connection.execute(query)

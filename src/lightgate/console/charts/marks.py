@@ -179,24 +179,29 @@ def outage_marks(
 ) -> list[ChartMark]:
     """Mark the stretches of a period in which most attempts at a target failed.
 
-    By spans of five minutes, and by hours where a target is asked too rarely for those. The index
-    of failures finds them, so for as long as single requests are kept.
+    By spans of five minutes, and by an hour where a target is asked so rarely that those miss most
+    of its failures. The index of failures finds them, so for as long as single requests are kept.
     """
     down: dict[str, list[Any]] = defaultdict(list)
     for width in (FINE_S, HOUR_S):
-        found = defaultdict(list)
         for row in connection.execute(_failing(targets, period, width)):
-            judged = row.attempts - row.cancelled - row.cut
-            if is_down(judged - row.ok, judged):
-                found[row.target].append(row)
-        for target, rows in found.items():
-            known = {one.bucket_s // width for one in down[target]}
-            down[target] += [row for row in rows if row.bucket_s // width not in known]
+            if not is_down(_lost(row), _lost(row) + row.ok):
+                continue
+            known = [
+                one for one in down[row.target] if one.bucket_s // width == row.bucket_s // width
+            ]
+            if 2 * sum(map(_lost, known)) < _lost(row):
+                down[row.target] = [one for one in down[row.target] if one not in known] + [row]
     return [
         _outage(target, rows)
         for target in targets
         for rows in _stretches(down[target])[-MOST_OUTAGES:]
     ]
+
+
+def _lost(row: Any) -> int:
+    """The attempts of a span that failed."""
+    return int(row.attempts - row.cancelled - row.cut - row.ok)
 
 
 def _stretches(down: Iterable[Any]) -> list[list[Any]]:
@@ -218,7 +223,7 @@ def _failing(targets: Sequence[str], period: Period, width: int) -> sa.Select[An
         sa.select(note.target, bucket)
         .where(note.target.in_(targets), ATTEMPT_FAILED)
         .where(note.wall_ns >= period.start_s * _NS_PER_S)
-        .where(note.wall_ns < (period.stop_s + 1) * _NS_PER_S)
+        .where(note.wall_ns < period.end_s * _NS_PER_S)
         .group_by(note.target, bucket)
         .having(sa.func.count() >= FEWEST_FAILED)
         .subquery()

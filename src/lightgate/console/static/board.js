@@ -224,5 +224,7 @@ byId("pause").addEventListener("click", () => {
 onKey("s", "sort again by the numbers of now", () => byId("resort").click());
 onKey("p", "pause, and go on", () => byId("pause").click());
 walkRows(byId("rows"));
+const sorts = COLUMNS.filter((one) => one.name).map((one) => new Option(`${one.text}${one.lower ? ", least first" : ""}`, `${one.lower ? "" : "-"}${one.name}`));
+document.querySelector("select[name=sort]")?.append(new Option("usual order", ""), ...sorts); // a phone has no heads to click
 bindFilters(refresh);
 refresh();

@@ -14,6 +14,7 @@ const HEIGHT = 420;
 const PLOT = { left: 64, right: 24, top: 20, bottom: 44 };
 const LENGTHS = [34, 22, 14]; // letters of a name, where the longer ones have no room
 const SPOTS = [[10, 4], [-10, 4], [8, -10], [-8, -10], [8, 18], [-8, 18], [8, -24], [-8, -24], [8, 32], [-8, 32]]; // of a name beside its point
+const FAR = [...SPOTS, [8, -38], [-8, -38], [8, 46], [-8, 46], [8, -52], [-8, -52], [8, 60], [-8, 60]]; // names of the edge are never left out for want of room
 const WAIT_MS = 120;
 /** @type {any} */
 let latest = null;
@@ -109,7 +110,7 @@ function freeSpot(row, at, sides, taken) {
   for (const text of texts) {
     const w = textWidth(text, row.place === "edge");
     const free = (/** @type {number} */ x, /** @type {number} */ y) => x >= sides[0] && x + w <= sides[1] + PLOT.right && !taken.some((one) => Math.abs(one.y - y) < 14 && x < one.x + one.w + 4 && one.x < x + w + 4);
-    for (const [dx, dy] of SPOTS) {
+    for (const [dx, dy] of row.place === "edge" ? FAR : SPOTS) {
       const [x, y] = [dx > 0 ? at[0] + dx : at[0] + dx - w, at[1] + dy];
       if (free(x, y)) return { x, y, w, text, side: dx > 0 ? "" : " end" };
     }
@@ -340,7 +341,8 @@ async function drawBill() {
 /** Dollars that may be below zero. @param {string|number|null} amount @param {number} digits */
 function signed(amount, digits) {
   if (amount === null) return NONE;
-  return Number(amount) < 0 ? `−${money(-Number(amount), digits)}` : money(amount, digits);
+  const text = money(Math.abs(Number(amount)), digits);
+  return Number(amount) >= 0 ? text : text.startsWith("<") ? `>−${text.slice(1)}` : `−${text}`;
 }
 
 /** Seconds bought and dollars paid by day, as bars above each other. @param {any[]} days */
@@ -352,7 +354,7 @@ function billDays(days) {
   const from = Date.parse(days[0].name);
   const to = Date.parse(days[days.length - 1].name) + 86_400_000;
   const x = (/** @type {number} */ at) => left + ((right - left) * (at - from)) / (to - from);
-  const chart = (/** @type {string} */ words, /** @type {(day: any) => number} */ value, /** @type {string} */ unit, /** @type {string} */ name) => {
+  const chart = (/** @type {string} */ words, /** @type {(day: any) => number} */ value, /** @type {(value: number) => string} */ text, /** @type {string} */ name) => {
     const y = linear(Math.max(...days.map(value), 1e-9) * 1.08, [height - 22, 8], 2);
     const made = svg("svg", { width, height, class: "days", role: "img", "aria-label": `${words} by day` });
     made.append(...upAxis(y, [left, right]));
@@ -361,14 +363,14 @@ function billDays(days) {
       const at = Date.parse(day.name);
       const wide = Math.max(x(at + 86_400_000) - x(at) - 2, 1);
       const bar = svg("rect", { x: x(at) + 1 + Math.max(wide - 40, 0) / 2, width: Math.min(wide, 40), y: y.at(value(day)), height: Math.max(height - 22 - y.at(value(day)), 0), class: name });
-      bar.append(svg("title", {}, `${day.name}: ${number(value(day))} ${unit}, ${whole(day.won)} of ${whole(day.races + day.hedges)} won`));
+      bar.append(svg("title", {}, `${day.name}: ${text(value(day))}, ${whole(day.won)} of ${whole(day.races + day.hedges)} won`));
       made.append(bar);
     }
     return element("figure", "chart", element("figcaption", "", words), made);
   };
   const paid = (/** @type {any} */ day) => Number(day.losers_usd) + Math.max(Number(day.premium_usd ?? 0), 0);
   place.replaceChildren(element("div", "pair",
-    chart("Seconds bought by day (UTC)", (day) => day.seconds.v, "s", "good"), chart("Dollars paid by day: losers and premiums", paid, "$", "paid")));
+    chart("Seconds bought by day (UTC)", (day) => day.seconds.v, (value) => `${number(value)} s`, "good"), chart("Dollars paid by day: losers and premiums", paid, dollars, "paid")));
 }
 
 async function refresh() {

@@ -60,7 +60,8 @@ function estimate() {
   const digits = dollars < 0.1 ? 4 : 2;
   const most = (Math.ceil(dollars * 10 ** digits) / 10 ** digits).toFixed(digits); // never below the bill
   agree.querySelector("span")?.replaceChildren(`up to $${most} is fine`);
-  const said = `At most $${most} for ${chosen.size} ${chosen.size === 1 ? "lane" : "lanes"}`;
+  const priced = unknown.length ? `${chosen.size - unknown.length} of ` : "";
+  const said = `At most $${most} for ${priced}${chosen.size} ${chosen.size === 1 ? "lane" : "lanes"}`;
   const open = `the price of ${unknown.join(", ")} is not known`;
   const words = !chosen.size ? "Choose a lane" : !unknown.length ? said : unknown.length === chosen.size ? `T${open.slice(1)}` : `${said}; ${open}`;
   byId("estimate").textContent = `${words}.`;
@@ -142,8 +143,9 @@ function tell(lane, t) {
   lane.place.textContent = good ? place(lane.result ? lane.result.finish_place : rank) : "✕";
   lane.course.classList.toggle("first", good && (lane.result ? lane.result.finish_place : rank) === 1);
   lane.course.classList.toggle("lost", !good);
-  lane.now.textContent = good ? `${seconds(finish(lane))} s` : lane.end.outcome;
+  lane.now.textContent = good ? `${seconds(finish(lane))} s` : (lane.result?.outcome ?? lane.end.outcome);
   lane.now.title = lane.end.error ?? "";
+  if (!good && lane.end.error && !lane.text.querySelector(".worse")) lane.text.append(element("p", "worse", lane.end.error));
 }
 
 /** When a lane ended: by the ledger, as soon as it has said so. @param {Lane} lane */
@@ -296,7 +298,7 @@ function result(frame) {
   const winner = ranked.find((one) => one.finish_place === 1);
   const spent = ranked.reduce((sum, one) => sum + Number(one.cost_usd ?? 0) + Number(one.loser_cost_usd ?? 0), 0);
   byId("verdict").textContent = `${frame.missing ?? ""} One race is no verdict: n is 1. A benchmark on the page Runs measures many.`.trim();
-  byId("state").textContent = winner ? `${winner.name} finished first after ${seconds(winner.t_last_ms)} s. The race cost ${usd(spent, 5)}.` : "No lane gave a whole answer.";
+  byId("state").textContent = winner ? `${winner.name} finished first after ${seconds(winner.t_last_ms)} s. The race cost ${cost().unknown.some((name) => lanes.some((lane) => lane.name === name && lane.end?.outcome === "ok")) ? "at least " : ""}${usd(spent, 5)}.` : "No lane gave a whole answer.";
   wake();
 }
 

@@ -50,7 +50,7 @@ function line(row) {
     labelled("tok in", cell(row.tokens_in === null ? NONE : whole(row.tokens_in), "minor")),
     labelled("tok out", cell(row.tokens_out === null ? NONE : whole(row.tokens_out), "minor")),
     labelled("$", cell(money(row.cost_usd, 6), "")),
-    cell(row.key ?? row.key_id ?? NONE, "left minor", row.key_id ?? ""),
+    cell(row.key ?? row.key_id ?? NONE, "left minor key", row.key ?? row.key_id ?? ""),
     cell(row.cache, "left minor"),
   );
   made.addEventListener("click", (event) => {
@@ -71,7 +71,10 @@ function draw() {
   byId("searched").textContent = page.complete ? "" : `Searched back to ${page.searched_to.replace("T", " ").replace("Z", "")} UTC, nothing more yet.`;
   const ignored = page.ignored.length ? ` Ignored: ${page.ignored.join(", ")}.` : "";
   byId("state").className = "soft";
-  byId("state").textContent = `${whole(page.rows.length)} requests, newest first, from ${page.since.replace("T", " ").replace("Z", "")} UTC on.${ignored}`;
+  const instant = (/** @type {string} */ time) => time.replace("T", " ").replace("Z", "");
+  const period = asked.has("to") ? `from ${instant(page.since)} to ${instant(page.until)} UTC` : `from ${instant(page.since)} UTC on`;
+  const unseen = ["provider", "size"].flatMap((name) => asked.getAll(name).map((value) => `, ${name} ${value}`)).join(""); // filters without a field here
+  byId("state").textContent = `${whole(page.rows.length)} ${page.rows.length === 1 ? "request" : "requests"}, newest first, ${period}${unseen}.${ignored}`;
 }
 
 async function open() {

@@ -6,6 +6,13 @@ import { exportHtml, exportPng, fileName, sheet } from "./snapshot.js";
 /** @type {Map<string, {words: string, act: () => void}>} */
 const keys = new Map();
 const GO_MS = 1500;
+/** What is asked for on one page and means the same on another: the links between them carry it. @type {Record<string, string[]>} */
+const CARRIED = {
+  "/": ["from", "model", "provider", "size", "key", "tag"],
+  "/time": ["from", "target", "model", "provider"],
+  "/map": ["from", "model", "provider", "size", "key", "tag"],
+  "/requests": ["from", "target", "key", "tag"], // its models are those that clients asked for
+};
 let goUntil = 0;
 
 /** Bind a key outside of fields; the list of keys shows its words. @param {string} key @param {string} words @param {() => void} act */
@@ -31,7 +38,7 @@ export function offerRows(rows) {
 
 /** Whether the console has a page. @param {string} path */
 export function hasPage(path) {
-  return pages().some((one) => one.getAttribute("href") === path);
+  return pages().some((one) => one.pathname === path);
 }
 
 /** Whether an event belongs to a field that is typed into. @param {Event} event */
@@ -42,6 +49,17 @@ function typed(event) {
 /** @returns {HTMLAnchorElement[]} */
 function pages() {
   return [...document.querySelectorAll("#pages a")].map((one) => /** @type {HTMLAnchorElement} */ (one));
+}
+
+/** Let the links to other pages carry the filters that these know too. */
+export function carry() {
+  const here = CARRIED[location.pathname] ?? [];
+  const asked = new URLSearchParams(location.search);
+  for (const link of pages()) {
+    const path = link.pathname;
+    const kept = new URLSearchParams([...asked].filter(([name, value]) => value && here.includes(name) && CARRIED[path]?.includes(name)));
+    link.href = kept.size ? `${path}?${kept}` : path;
+  }
 }
 
 /** @param {KeyboardEvent} event */
@@ -96,3 +114,5 @@ byId("html").addEventListener("click", exportHtml);
 onKey("?", "show this list", showKeys);
 onKey("e", "save this view as one HTML file", exportHtml);
 document.addEventListener("keydown", pressed);
+addEventListener("popstate", carry);
+carry();

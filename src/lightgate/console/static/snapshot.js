@@ -16,7 +16,7 @@ async function frozen() {
     picture.alt = was[at].getAttribute("aria-label") ?? "";
     one.replaceWith(picture);
   });
-  for (const one of copy.querySelectorAll("[hidden], script, link, noscript, dialog, datalist, .filters, .tools, form")) one.remove();
+  for (const one of copy.querySelectorAll("[hidden], script, link, noscript, dialog, datalist, .filters, .tools, form, #live")) one.remove();
   for (const link of copy.querySelectorAll("a, button")) {
     const plain = link instanceof SVGElement ? document.createElementNS(link.namespaceURI ?? "", "g") : document.createElement("span"); // a span would end the picture
     plain.setAttribute("class", link.getAttribute("class") ?? "");
@@ -26,7 +26,7 @@ async function frozen() {
   const note = document.createElement("p");
   note.className = "soft";
   note.textContent = [`Lightgate, saved at ${new Date().toISOString().slice(0, 19).replace("T", " ")} UTC`, ...filters()].join(" · ");
-  copy.querySelector("h1")?.after(note);
+  copy.querySelector(".head")?.after(note);
   const sheets = [...document.querySelectorAll("link[rel=stylesheet]")].map((one) => /** @type {HTMLLinkElement} */ (one).href);
   const texts = await Promise.all(sheets.map(async (one) => (await fetch(one, { credentials: "same-origin" })).text()));
   return { copy, css: texts.join("\n") };
@@ -42,7 +42,8 @@ function filters() {
     if (field instanceof HTMLSelectElement) return [`${name} ${field.selectedOptions[0]?.textContent ?? ""}`];
     if (field instanceof HTMLInputElement && field.type === "checkbox") return field.checked ? [name] : [];
     if (field instanceof HTMLInputElement && field.type === "radio") return field.checked && field.value ? [`${label.closest("fieldset")?.querySelector("legend")?.textContent ?? ""} ${name}`] : [];
-    return field instanceof HTMLInputElement && field.value ? [`${name} ${field.value}`] : [];
+    const values = field ? new URLSearchParams(location.search).getAll(field.name).filter(Boolean) : []; // a name may be given several times
+    return values.length ? [`${name} ${values.join(", ")}`] : [];
   });
 }
 

@@ -1,7 +1,7 @@
 // The address is the state: every filter is in it, and a page that is opened by it shows the same.
 
 import { byId, copyLine, element } from "./draw.js";
-import { onKey } from "./shell.js";
+import { carry, onKey } from "./shell.js";
 
 const AGAIN_MS = 5000; // after an answer that is none
 const FOLDED = 3; // fields, above which a phone shows the first things only
@@ -13,13 +13,16 @@ export function apiQuery(own) {
   return asked.toString();
 }
 
-/** @param {string} name @param {string} value */
-export function setParameter(name, value) {
+/** Put a value into the address, as one step of the history, or none where nothing changes. @param {string} name @param {string} value @param {...string} dropped parameters that mean nothing with the new value */
+export function setParameter(name, value, ...dropped) {
   const asked = new URLSearchParams(location.search);
-  asked.delete(name);
+  const before = asked.toString();
+  for (const one of [name, ...dropped]) asked.delete(one);
   if (value) asked.set(name, value);
   const query = asked.toString();
+  if (query === before) return;
   history.pushState(null, "", query ? `?${query}` : location.pathname);
+  carry();
 }
 
 /** Bind the fields of a form to the address. @param {() => void} changed */
@@ -45,8 +48,7 @@ export function bindFilters(changed) {
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("change", (event) => {
     const field = /** @type {HTMLInputElement} */ (event.target);
-    setParameter(field.name, field.type === "checkbox" && !field.checked ? "" : field.value.trim());
-    setParameter("before", "");
+    setParameter(field.name, field.type === "checkbox" && !field.checked ? "" : field.value.trim(), "before");
     unfold.tell();
     changed();
   });
@@ -76,7 +78,7 @@ function foldFilters(form, fields) {
     open: () => open(true),
     tell: () => {
       const asked = new URLSearchParams(location.search);
-      const set = new Set(fields.map((field) => field.name).filter((name) => asked.get(name) && !["use", "from", "open"].includes(name))).size;
+      const set = new Set(fields.map((field) => field.name).filter((name) => asked.get(name) && !["use", "from", "sort", "open"].includes(name))).size;
       button.textContent = set ? `Filters, ${set} set` : "Filters";
     },
   };

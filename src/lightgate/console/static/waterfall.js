@@ -1,6 +1,6 @@
 // One request on one axis of time: the gateway's own steps, then each attempt as a lane.
 
-import { NONE, element, money, number, step, svg, usd, whole } from "./draw.js";
+import { NONE, dollars, element, money, number, step, svg, usd, whole } from "./draw.js";
 
 const WIDTH = 1000;
 const LANE = 32;
@@ -41,7 +41,7 @@ function drawLane(lane, y, picture, x) {
   const connect = ["pool_wait_ms", "dns_ms", "tcp_ms", "tls_ms"].reduce((sum, name) => sum + (lane[name] ?? 0), 0);
   const ms = (/** @type {number} */ value) => `${number(value)} ms`;
   if (t.plan !== null && t.send !== null) bar(picture, t.plan, t.send, y, "connect", `waited and connected: ${ms(t.send - t.plan)}, of it pool, DNS, TCP, TLS ${ms(connect)}`, x);
-  const end = t.end ?? t.last ?? t.first ?? t.headers;
+  const end = t.end ?? t.last ?? t.first ?? t.headers ?? t.send ?? t.plan; // one that found no connection has its plan alone
   if (t.send !== null) {
     const until = t.first ?? end;
     if (until !== null) bar(picture, t.send, until, y, "wait", t.first === null ? `no token came in ${ms(until - t.send)}` : `sent, first token after ${ms(t.first - t.send)}`, x);
@@ -72,6 +72,7 @@ function ending(lane) {
 /** @param {any} told @param {HTMLElement} close */
 export function waterfall(told, close) {
   const { exchange, attempts } = told;
+  const asked = attempts.length > 0;
   const instants = [told.t_ms, ...attempts.map((/** @type {any} */ lane) => lane.t_ms)]
     .flatMap((/** @type {Record<string, number|null>} */ some) => Object.entries(some).filter(([name]) => name !== "accepted").map(([, value]) => value))
     .filter((value) => value !== null);
@@ -82,7 +83,7 @@ export function waterfall(told, close) {
   const axis = element("div", "axis");
   for (let t = 0; t <= end; t += step(end)) {
     picture.append(svg("line", { x1: x(t), x2: x(t), y1: 0, y2: height, class: "grid" }));
-    const mark = element("span", "", t === 0 ? "0 ms" : number(t));
+    const mark = element("span", "", t === 0 ? "0 ms" : t.toLocaleString("en", { maximumSignificantDigits: 6 }));
     mark.style.left = `${(100 * x(t)) / WIDTH}%`;
     axis.append(mark);
   }
@@ -108,26 +109,34 @@ export function waterfall(told, close) {
     fact("overhead", timed(exchange.overhead_ms)),
     fact("tokens in → out", `${whole(exchange.tokens_in)} → ${whole(exchange.tokens_out)}`),
     fact("cost", exchange.cost_usd === null ? NONE : `${usd(exchange.cost_usd, 6)}`),
-    fact("policy", exchange.policy),
+    ...(Number(exchange.loser_cost_usd) ? [fact("losers", dollars(exchange.loser_cost_usd))] : []),
+    ...(asked ? [fact("policy", exchange.policy)] : []),
+    ...(exchange.cache === "off" ? [] : [fact("cache", exchange.cache)]),
+    ...(exchange.key_id === null ? [] : [fact("key", exchange.key_id)]),
+    ...(exchange.tags === null ? [] : [fact("tags", exchange.tags)]),
   );
   return element(
     "div", "",
     element("div", "bar", element("h2", "", `${exchange.model_asked}, ${exchange.wall_time.slice(0, 23).replace("T", " ")} UTC`), element("p", "tools", close)),
     facts,
+    ...(exchange.error ? [element("p", "worse", exchange.error)] : []),
     element("div", "fall", element("div", "spacer"), axis, labels, picture),
-    legend(ticked),
-    ticked ? "" : element("p", "soft", exchange.streamed ? "Single ticks are kept for the newest requests only." : "The client asked for no stream: the answer came in one piece."),
-    lanes(attempts),
-    steps(g, attempts),
+    legend(picture, ticked),
+    ticked || !asked ? "" : element("p", "soft", exchange.streamed ? "Single ticks are kept for the newest requests only." : "The client asked for no stream: the answer came in one piece."),
+    ...(asked ? [lanes(attempts), steps(g, attempts)] : []),
     why(told),
     element("p", "soft", `Request id ${exchange.request_id}${exchange.id === exchange.request_id ? "" : `, in the ledger ${exchange.id}`}.`),
   );
 }
 
-/** @param {boolean} ticked */
-function legend(ticked) {
-  const one = (/** @type {string} */ kind, /** @type {string} */ text) => element("span", "", element("i", kind), text);
-  return element("p", "legend soft", one("connect", "waits and connects"), one("wait", "waits for the first token"), one("tokens", ticked ? "a read with tokens" : "tokens of the winner"), one("lost", "tokens of a loser"), one("handed", "handed to the client"), one("stalled", "a stall"));
+/** What the signs of a picture mean, those alone that are in it. @param {Element} picture @param {boolean} ticked */
+function legend(picture, ticked) {
+  const kinds = [
+    ["connect", ".connect", "waits and connects"], ["gateway", ".gateway", "gateway until it was sent"], ["wait", ".wait", "waits for the first token"],
+    ["tokens", ".tokens, .ticks:not(.lost)", ticked ? "a read with tokens" : "tokens of the winner"], ["lost", ".lost", "tokens of a loser"],
+    ["handed", ".handed", "handed to the client"], ["stalled", ".stall", "a stall"],
+  ];
+  return element("p", "legend soft", ...kinds.filter(([, seen]) => picture.querySelector(seen)).map(([kind, , text]) => element("span", "", element("i", kind), text)));
 }
 
 /** @param {number|null} value */
@@ -177,6 +186,7 @@ function steps(gateway, attempts) {
 /** @param {any} told */
 function why(told) {
   const box = element("div", "why-box", element("h3", "", "Why it went there"));
+  if (told.exchange.plan && told.attempts.length) box.append(element("p", "plan", `Plan: ${told.exchange.plan}`));
   if (told.why) box.append(element("p", "soft", told.why));
   if (!told.candidates.length) return box;
   const heads = ["target", "first token ms", "end ms", "samples", "in flight", "fails %", "$", "why"];
