@@ -105,6 +105,7 @@ def test_the_numbers_of_form_and_hedges() -> None:
     minutes = form.WARM_NS // SECOND_NS
     expected = {
         "new sample": f"{belief.ALPHA}",
+        "together": f"{belief.TOGETHER:g}",
         "clip": f"{belief.CLIP:g}",
         "forgetting": f"{belief.FORGET_S:g} s",
         "long run": f"{belief.LONG_S / 3600:g} h",
@@ -214,7 +215,7 @@ def test_the_numbers_of_waits_and_stalls() -> None:
     from lightgate.route.plan.policy import POLICIES
 
     expected = {
-        "memory": f"{wait.KEEP}",
+        "memory": f"{wait.MEMORY:g} samples",
         "refit": f"{wait.REFIT} samples",
         "better": f"{1 - wait.BETTER:.0%}".replace("%", " %"),
         "unknown room": f"{wait.ROOM}",
@@ -228,6 +229,7 @@ def test_the_numbers_of_waits_and_stalls() -> None:
     found = rows("Appendix: numbers of waits")
     found.pop("number")
     assert {name: cells[0] for name, cells in found.items()} == expected
+    assert wait.GENERATIONS == 2.0, "twice as many"
     assert f"from {wait.ROOMS[0]} to {wait.ROOMS[-1]}" in found["refit"][1]
     assert f"for {wait.HOLDING_S:g} s" in found["unknown room"][1]
     assert wait.FORGET == 5.0, "count a fifth"

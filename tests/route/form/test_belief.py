@@ -72,6 +72,20 @@ def test_another_prior_is_all_that_is_believed_where_nothing_was_seen() -> None:
 # First tokens
 
 
+def test_attempts_that_wait_together_are_one_witness() -> None:
+    """Forty that stand in one queue are late together: that is not forty signs of bad weather."""
+    few, many = form(), form()
+    for seen, waiting in ((few, 4), (many, 40)):
+        for second in range(60):
+            seen.first(0, second * S, 1.0)
+        seen.waiting = dict.fromkeys(range(1000, 1000 + waiting), 1)
+        seen.first(0, 60 * S, 2.0)
+    assert log(ttft_s(few, 60 * S)) == pytest.approx(0.12 * log(2))
+    assert log(ttft_s(many, 60 * S)) == pytest.approx(0.12 * log(2) / 10)
+    late = [any(seen.first(0, 60 * S + n, 8.0) for n in range(1, 5)) for seen in (few, many)]
+    assert late == [True, False]  # a change for good
+
+
 def test_a_first_token_counts_as_one_beside_the_weight_of_the_prior() -> None:
     """The logarithm of twice the time is a sixth of the way, then two sevenths."""
     seen = form()

@@ -54,6 +54,18 @@ def test_the_room_and_the_slope_are_found(room: int, slope: float, most: int) ->
     assert curve.spare(0.75 * curve.room)
 
 
+def test_a_large_room_is_not_forgotten_within_a_few_turns_of_it() -> None:
+    """Two hundred are served at once: a hundred first tokens are half of those in flight."""
+    curve, dice = WaitCurve(), random.Random(11)  # noqa: S311 - the same every time
+    for _ in range(800):
+        flying = dice.randint(100, 300)
+        curve.saw(flying, 0.01 * max(0, flying - 200) + dice.gauss(0.0, 0.05), 0.3)
+    for _ in range(1000):  # a quiet spell says nothing about what is above it
+        curve.saw(dice.randint(100, 199), dice.gauss(0.0, 0.05), 0.3)
+    assert 160 <= curve.room <= 224
+    assert curve.seconds(300) == pytest.approx(1.0, rel=0.3)
+
+
 def test_without_a_queue_there_is_no_wait_and_always_room() -> None:
     curve = fed(1000, 0.0, 40)
     assert curve.seconds(40) < 0.03

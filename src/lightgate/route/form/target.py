@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NS: Final = 1e9
 ALPHA: Final = 0.12  # weight of a new sample in the short run
 SETTLED: Final = 9  # samples: a younger short run is a plain mean of what it holds
+TOGETHER: Final = 4.0  # attempts that wait at once: what more of them say, they say in common
 CLIP: Final = 1.0  # of a residual: one stall, however long, moves the belief by e^0.12
 SPREAD_ALPHA: Final = 0.03
 SPREAD_CLIP: Final = 4.0  # of a squared residual
@@ -465,8 +466,13 @@ class Form:
         weight = self.prior.weight + at.seen
         # The plain mean of what the short run holds, then one that forgets.
         alpha = 1.0 / (weight if weight < self._since else self._since)
+        alpha = alpha if alpha > ALPHA else ALPHA
+        beside = len(self.waiting)
+        if beside > TOGETHER:
+            z *= TOGETHER / beside
+            alpha *= TOGETHER / beside
         clipped = CLIP if off > CLIP else -CLIP if off < -CLIP else off
-        self.deviation = belief + (alpha if alpha > ALPHA else ALPHA) * clipped - at.long
+        self.deviation = belief + alpha * clipped - at.long
         if before > FAR and now_ns - self.speed_last_ns > ALONE_NS:
             # Only probes see it: its speed gets better, or worse, as its first tokens do.
             self.speed_deviation *= max(0.0, self.deviation / before)

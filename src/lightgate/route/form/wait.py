@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-KEEP: Final = 0.99  # of the weight of older samples, with each new one
+MEMORY: Final = 100.0  # samples that count, the newest most
+GENERATIONS: Final = 2.0  # and at least as many as this times the most that were ever in flight
 RESCALE: Final = 1e9  # a weight of a new sample at which all are divided by it
 LEAST_WEIGHT: Final = 1e-3  # of a new sample's, of a number in flight that is kept in mind
 REFIT: Final = 4  # samples after which the curve is fitted anew
@@ -56,6 +57,7 @@ class WaitCurve:
         "_bins",
         "_error_s",
         "_fall",
+        "_growth",
         "_rise",
         "_unit",
         "_until_fit",
@@ -81,6 +83,7 @@ class WaitCurve:
         self.doubt = DOUBT * HOLDING_S / ROOM
         self._bins: dict[int, list[float]] = {}  # in flight: weight, seconds, squared seconds
         self._unit = 1.0  # the weight of a new sample; grows instead of all others shrinking
+        self._growth = MEMORY / (MEMORY - 1.0)  # with each sample
         self._until_fit = REFIT
         self._error_s = ERROR_S
         self._rise = self._fall = 0.0
@@ -115,7 +118,7 @@ class WaitCurve:
         self._notice(extra_s - expected_s, alone_s)
         if flying > 64:
             flying -= flying % (4 if flying <= 256 else 16)
-        unit = self._unit = self._unit / KEEP
+        unit = self._unit = self._unit * self._growth
         found = self._bins.get(flying)
         if found is None:
             found = self._bins[flying] = [0.0, 0.0, 0.0]
@@ -149,6 +152,8 @@ class WaitCurve:
 
     def _explored(self) -> None:
         self.known = max(2.0 * self.widest, float(ROOM))
+        memory = max(MEMORY, GENERATIONS * self.widest)
+        self._growth = memory / (memory - 1.0)
         self.doubt = DOUBT * (self.holding_s or HOLDING_S) / self.known
         self.free = min(self.known, self.room) if self.slope else self.known
 
