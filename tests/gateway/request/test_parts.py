@@ -209,6 +209,5 @@ def test_an_item_that_is_only_an_id_stands_for_an_earlier_one() -> None:
     assert references("openai-responses", root) == 1
     assert references("openai-responses", {"input": known}) == 1
     assert references("openai-chat", root) == 0
-    others: tuple[Any, ...] = (["id"], "id", None, {})
-    for nothing in others:
-        assert references("openai-responses", nothing) == 0
+    nothing: list[Any] = [["id"], "id", None, {}]
+    assert [references("openai-responses", one) for one in nothing] == [0] * 4

@@ -13,7 +13,7 @@ from lightgate.gateway.served.price import NO_BILL, Bill, BillFacts, Ceiling, To
 from lightgate.price.rates import Rates
 
 D = Decimal
-PRICES: dict[str, Any] = {"input": D(2), "output": D(8)}  # nano-dollars: 2,000 for a token in, 8,000 out
+PRICES: dict[str, Any] = {"input": D(2), "output": D(8)}  # 2,000 and 8,000 nano-dollars a token
 
 
 def facts(prices: TokenPrices, **more: Any) -> BillFacts:

@@ -9,6 +9,7 @@ import pytest
 
 from lightgate.route.form.prior import DOUBTFUL, Z95, Prior
 from lightgate.route.form.target import NEVER, Form
+from lightgate.route.plan.hedge import fit
 
 S = 1_000_000_000
 
@@ -222,3 +223,25 @@ def test_a_target_with_cold_starts_is_watched_however_short_they_are() -> None:
     seen.cold.seconds = 0.5
     seen.look(S)
     assert seen.watched
+
+
+def test_a_second_attempt_needs_room_beside_all_that_are_there() -> None:
+    class Room:
+        def __init__(self) -> None:
+            self.asked: list[float] = []
+
+        def spare(self, flying: float) -> bool:
+            self.asked.append(flying)
+            return False
+
+    idle: Any = form()
+    idle.curve = Room()
+    assert fit(idle, S)
+    assert idle.curve.asked == []
+    idle.beside(3, 1, S)  # nothing of ours, but of another worker's
+    assert not fit(idle, S)
+    busy: Any = form()
+    busy.curve = Room()
+    busy.started(S)
+    assert not fit(busy, S)
+    assert (idle.curve.asked, busy.curve.asked) == ([4.0], [2.0])

@@ -111,3 +111,10 @@ def test_only_a_deflate_may_lack_its_header_and_only_from_its_beginning_on() -> 
     assert inflater.read(zlib.compress(b"abc")) == b"abc"
     with pytest.raises(Malformed, match="is not deflate"):
         inflater.read(data)
+
+
+def test_several_bodies_in_one_read_are_one_after_the_other() -> None:
+    inflater = Inflater(b"gzip", "there")
+    assert inflater.read(gzip.compress(b"abc") + gzip.compress(b"def")) == b"abcdef"
+    inflater.end()
+    assert Unread().read(b"whatever it is") == b""
