@@ -154,13 +154,15 @@ def test_a_first_token_that_was_not_seen(
     assert said in capsys.readouterr().out
 
 
-def test_last_is_the_newest_request_that_is_no_demo(
+def test_last_is_the_newest_request_that_is_neither_demo_nor_probe(
     gateway: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     newer = exchange_note("x-2", wall_ns=T0 + 5, **PREDICTED)
     demo = exchange_note("x-3", wall_ns=T0 + 9, tags="demo", **PREDICTED)
     with Ledger.open("sqlite", data) as ledger, ledger.writing() as connection:
-        ledger.insert(connection, schema.exchange_notes, [newer.row(1), demo.row(1)])
+        probe = exchange_note("x-4", wall_ns=T0 + 9, **PREDICTED | {"policy": "probe"})
+        rows = [note.row(1) for note in (newer, demo, probe)]
+        ledger.insert(connection, schema.exchange_notes, rows)
     Told.answers = [(200, told())]
     assert main(["explain", "last", "--url", gateway, "--data", str(data)]) == 0
     assert Told.asked == [("/v1/requests/x-2", None)]

@@ -153,7 +153,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
 @click.option("--yes", is_flag=True, help="Agree to the estimated cost.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
 @click.pass_context
-def command(context: click.Context, **given: Any) -> int:
+def command(context: click.Context, /, **given: Any) -> int:
     """Measure how fast targets are: first token, speed, tails, cost, under load.
 
     A TARGET is provider/model, or NAME=URL#MODEL for any OpenAI-compatible base URL. Several

@@ -23,6 +23,7 @@ KEY_ENV: Final = "LIGHTGATE_KEY"
 _TRIES: Final = 8  # connections: each may reach another worker, and one of them has the candidates
 _WAIT_S: Final = 10.0
 LAST: Final = "last"
+_PROBE: Final = "probe"  # the policy of the gateway's own requests
 _DEMO_TAG: Final = "demo"  # as in lightgate.gateway.process.demo, which takes long to import
 _LOOKED_AT: Final = 1000  # newest requests among which "last" looks for one that is no demo traffic
 _NONE: Final = "–"  # noqa: RUF001 - a dash for nothing
@@ -58,8 +59,8 @@ def command(
     """Explain the plan of one request: every target that could have been first, and why not.
 
     ID is that of `x-request-id` or `x-lightgate-id` of the answer, or "last" for the newest request
-    in the ledger, demo traffic aside. A gateway keeps the candidates of its last 2,000 requests in
-    memory; of an older one the ledger has the plan and its attempts.
+    in the ledger, probes and demo traffic aside. A gateway keeps the candidates of its last 2,000
+    requests in memory; of an older one the ledger has the plan and its attempts.
     """
     config = read_config(config_file)
     if request_id == LAST:
@@ -125,7 +126,7 @@ def _from_gateway(request_id: str, base: str, key: str) -> dict[str, Any] | None
 
 
 def _newest(config: Config | None, data: Path | None) -> str:
-    """The id of the newest request in the ledger; of the demo's own traffic only if all are."""
+    """The id of the newest request in the ledger; of a probe or the demo only if all are."""
     from lightgate.ledger.store.queries import recent
 
     place = locate(config if data is None else None, data)
@@ -138,7 +139,7 @@ def _newest(config: Config | None, data: Path | None) -> str:
             "There is no request in the ledger yet.",
             hint="A request is there about a second after its end; --data names the folder.",
         )
-    asked = (exchange for exchange in found if exchange.tags != _DEMO_TAG)
+    asked = (one for one in found if one.tags != _DEMO_TAG and one.policy != _PROBE)
     return next(asked, found[0]).id
 
 
