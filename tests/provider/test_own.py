@@ -158,7 +158,7 @@ def test_a_row_under_another_name_in_another_region() -> None:
         ('headers = { X-A = "1", x-a = "2" }', "twice"),
         ('query = { key = "canary" }', "is a secret"),
         ('query = { "a&b" = "1" }', "the name of a query parameter"),
-        ("headers = { X-A = 1 }", "string"),
+        ("headers = { X-A = 1 }", "text in quotes"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_place(line: str, said: str) -> None:

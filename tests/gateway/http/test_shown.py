@@ -249,10 +249,10 @@ def test_events_are_the_elements_of_one_array() -> None:
     (status, headers, first), *middle, last = inner.out
     assert (status, headers, first) == (200, JSON + b"a: b\r\n", b"[1")
     assert middle == [b"\n", b"", b"\n,\r\n2\n3\n,\r\n4"]
-    assert last == (b"t", b"\n,\r\n5\n]\n")
+    assert last == (b"t", b"\n,\r\n5\n]")
     nothing: Any = Inner()
     ArrayReply(nothing).finish()
-    assert nothing.out == [(b"", b"[]\n")]
+    assert nothing.out == [(b"", b"[]")]
     error: Any = Inner()
     ArrayReply(error).whole(400, b"h", b"{}")
     assert error.out == [(400, b"h", b"[{}]")]

@@ -130,6 +130,7 @@ async def test_no_path_opens_a_file(spawn: Spawn, upstream: Upstream) -> None:
     worker = await spawn()
     await worker.chat("raw/m", stream=False)
     await worker.ask("/v1/requests/warm-up")
+    await worker.chat("warm-up", stream=False)  # what finds near names is loaded with the first
     touched = ("open", "os.listdir", "os.scandir", "subprocess.Popen", "exec")
     before = [len(worker.audited(event)) for event in touched]
     assert before[0] > 0  # the hook is at work
