@@ -137,7 +137,8 @@ def test_filters_go_along_to_other_pages(visit: Visit) -> None:
     there.wait_for()  # what was set last comes last
     there.click()
     page.locator("h1", has_text="Was it always so fast?").wait_for()
-    assert page.locator("#filters [name=provider]").input_value() == "sim-groq"
+    filled = "() => document.querySelector('#filters [name=provider]')?.value === 'sim-groq'"
+    page.wait_for_function(filled)  # by the script of the page
     assert page.locator("#filters [name=from]").input_value() == "-90d"
     page.go_back()
     page.locator("h1", has_text="How fast").wait_for()
