@@ -1,6 +1,7 @@
 """Do the tests notice a defect? Random small changes of the sources, each against the tests.
 
     python benchmarks/mutants.py [--seed 1] [--count 200] [--guarded] [--only PATTERN]
+        [--minutes 9] [--json FILE] [--after FILE]
 
 A mutation is one small change: a comparison, a number, a condition, a call that is left out. It is
 noticed if a test of its package (tests/clock for clock/) fails, fails again by itself, and passes
@@ -10,12 +11,17 @@ if one is not that lies in code which masks secrets, checks keys, spends budgets
 (mutation/guarded.txt). Code that only a real server can test (mutation/needs.txt) is not judged
 where its tests were skipped for want of that server: it is counted, told, and not tried. Mutations
 that change nothing that can be seen are listed, with the reason, in mutation/accepted.toml.
+
+After `--minutes` no further one is begun: those that are left are counted as not tried, and the
+exit code is 7 unless it is 6. `--json` keeps every outcome; `--after` leaves out what such a file
+says was noticed, so that a long list is tried in several runs, and what went unnoticed once more.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import queue
 import random
@@ -41,6 +47,7 @@ KEPT: Final = ROOT / "build" / "mutants"
 PACKAGES: Final = ("clock", "dialect", "gateway", "ledger", "provider", "route", "wire")
 LEAST: Final = 0.9
 LIMIT_EXIT: Final = 6
+UNJUDGED_EXIT: Final = 7
 
 
 class Outcome(NamedTuple):
@@ -50,9 +57,10 @@ class Outcome(NamedTuple):
     path: str
     scope: str
     line: int
+    number: int  # in the list of all mutations of its file
     before: str
     after: str
-    verdict: str  # noticed, unnoticed, accepted, not judged
+    verdict: str  # noticed, unnoticed, accepted, not judged, not tried
     by: str  # the test that noticed, the number of those that did not, or what its tests need
     guarded: bool
 
@@ -123,10 +131,14 @@ def chosen(tree: Tree, asked: argparse.Namespace, known: Rules) -> list[Named]:
 
 
 def candidates(
-    tree: Tree, names: list[Named], reached: Reach, known: Rules, most_s: float
+    tree: Tree, names: list[Named], reached: Reach, known: Rules, asked: argparse.Namespace
 ) -> tuple[list[Candidate], list[Outcome]]:
-    """Make the mutations and choose their tests; accepted ones and unjudged ones are not tried."""
+    """Make the mutations and choose their tests.
+
+    Accepted ones, unjudged ones and those that were noticed before are not tried.
+    """
     found, outcomes = [], []
+    before = noticed_before(asked.after)
     known_blocks = {}
     reasons = {package: set(rows.values()) for package, rows in reached.left_out.items()}
     for named in names:
@@ -134,6 +146,9 @@ def candidates(
         made = mutation(source, named.number)
         if known.accepts(named, made):
             outcomes.append(_outcome(named, made, "accepted", "", known))
+            continue
+        if earlier := before.get((named.path, named.number, made.before, made.after)):
+            outcomes.append(earlier)
             continue
         if lacking := known.lacks(named, reasons[named.path.split("/")[0]]):
             outcomes.append(_outcome(named, made, "not judged", lacking, known))
@@ -146,7 +161,7 @@ def candidates(
         within = []
         for name in tests:
             total += reached.seconds[name]
-            if total > most_s:
+            if total > asked.most:
                 break
             within.append(name)
         fresh = reached.at_import(made, named.path, mine)
@@ -156,14 +171,43 @@ def candidates(
 
 def _outcome(named: Named, made: Mutation, verdict: str, by: str, known: Rules) -> Outcome:
     package = named.path.split("/")[0]
-    place = (package, named.path, named.scope, made.line, made.before, made.after)
+    place = (package, named.path, named.scope, made.line, named.number, made.before, made.after)
     return Outcome(*place, verdict, by, known.guards(named))
 
 
+def noticed_before(path: Path | None) -> dict[tuple[str, int, str, str], Outcome]:
+    """The mutations that a file of outcomes says were noticed, by their place and their text."""
+    if path is None:
+        return {}
+    rows = [Outcome(**row) for row in json.loads(path.read_text("utf-8"))]
+    return {
+        (row.path, row.number, row.before, row.after): row
+        for row in rows
+        if row.verdict == "noticed"
+    }
+
+
+def judged(worker: Worker, candidate: Candidate, known: Rules, until: float) -> Outcome:
+    """Try one mutation, unless it is too late, and show it where it went unnoticed."""
+    named, made = candidate.named, candidate.made
+    if time.monotonic() > until:
+        return _outcome(named, made, "not tried", "no time", known)
+    noticed, by = worker.try_out(candidate)
+    outcome = _outcome(named, made, "noticed" if noticed else "unnoticed", by, known)
+    if not noticed:
+        _show(outcome)
+    return outcome
+
+
 def tried(
-    found: list[Candidate], trees: list[Tree], pristine: Tree, reached: Reach, known: Rules
+    found: list[Candidate],
+    trees: list[Tree],
+    reached: Reach,
+    known: Rules,
+    pristine: Tree,
+    until: float,
 ) -> list[Outcome]:
-    """Try all mutations, as many at once as there are copies of the tree."""
+    """Try all mutations, as many at once as there are copies of the tree; none after `until`."""
     waiting: queue.SimpleQueue[Candidate] = queue.SimpleQueue()
     for candidate in sorted(found, key=lambda one: one.package):
         waiting.put(candidate)
@@ -179,12 +223,7 @@ def tried(
                 worker.end()
                 doubtful.update(worker.doubtful)
                 return
-            noticed, by = worker.try_out(candidate)
-            verdict = "noticed" if noticed else "unnoticed"
-            outcome = _outcome(candidate.named, candidate.made, verdict, by, known)
-            outcomes.append(outcome)
-            if not noticed:
-                _show(outcome)
+            outcomes.append(judged(worker, candidate, known, until))
 
     threads = [threading.Thread(target=work, args=(tree,)) for tree in trees]
     for thread in threads:
@@ -211,7 +250,7 @@ def _show(outcome: Outcome) -> None:
 def told(outcomes: list[Outcome], seconds: float) -> int:
     """Print the table; the exit code."""
     counts = Counter((one.package, one.verdict) for one in outcomes)
-    heads = ("tried", "noticed", "unnoticed", "accepted", "not judged", "%")
+    heads = ("tried", "noticed", "unnoticed", "accepted", "not judged", "not tried", "%")
     print(f"\n{'package':10} " + " ".join(f"{head:>10}" for head in heads))
     totals = Counter(one.verdict for one in outcomes)
     for package in [*sorted({one.package for one in outcomes}), "all"]:
@@ -219,7 +258,8 @@ def told(outcomes: list[Outcome], seconds: float) -> int:
         noticed, missed = row.get("noticed", 0), row.get("unnoticed", 0)
         tries = noticed + missed
         share = f"{100 * noticed / tries:.1f}" if tries else "-"
-        cells = (tries, noticed, missed, row.get("accepted", 0), row.get("not judged", 0), share)
+        others = (row.get(verdict, 0) for verdict in ("accepted", "not judged", "not tried"))
+        cells = (tries, noticed, missed, *others, share)
         print(f"{package:10} " + " ".join(f"{cell:>10}" for cell in cells))
     unjudged = Counter((one.path, one.by) for one in outcomes if one.verdict == "not judged")
     for (path, lacking), count in sorted(unjudged.items()):
@@ -230,7 +270,9 @@ def told(outcomes: list[Outcome], seconds: float) -> int:
     guarded = [one for one in outcomes if one.guarded and one.verdict == "unnoticed"]
     inside = sum(one.guarded and one.verdict in {"noticed", "unnoticed"} for one in outcomes)
     print(f"in guarded code: {inside} tried, {len(guarded)} unnoticed; {seconds:.0f} s")
-    return LIMIT_EXIT if guarded or noticed < LEAST * (noticed + missed) else 0
+    if guarded or noticed < LEAST * (noticed + missed):
+        return LIMIT_EXIT
+    return UNJUDGED_EXIT if totals["not tried"] else 0
 
 
 def tell_left_out(reached: Reach) -> None:
@@ -257,7 +299,9 @@ def main() -> int:
     parser.add_argument(
         "--stale", action="store_true", help="use the last map, with new and changed tests"
     )
+    parser.add_argument("--minutes", type=float, help="begin no mutation after this time")
     parser.add_argument("--json", type=Path, help="write every outcome to this file")
+    parser.add_argument("--after", type=Path, help="a file of outcomes: leave out what was noticed")
     asked = parser.parse_args()
     began = time.monotonic()
     known = rules()
@@ -272,12 +316,13 @@ def main() -> int:
             sys.exit(str(error))
         tell_left_out(reached)
         names = chosen(pristine, asked, known)
-        found, outcomes = candidates(pristine, names, reached, known, asked.most)
+        found, outcomes = candidates(pristine, names, reached, known, asked)
         trees = []
         for number in range(min(asked.jobs, len(found))):
             shutil.copytree(pristine.root, work / f"copy{number}", symlinks=True)
             trees.append(Tree(work / f"copy{number}"))
-        outcomes += tried(found, trees, pristine, reached, known)
+        until = math.inf if asked.minutes is None else began + 60 * asked.minutes
+        outcomes += tried(found, trees, reached, known, pristine, until)
     if asked.json:
         asked.json.write_text(json.dumps([one._asdict() for one in outcomes], indent=1), "utf-8")
     return told(outcomes, time.monotonic() - began)

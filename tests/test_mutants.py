@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,56 @@ def test_a_package_whose_tests_cannot_be_collected_is_named_with_the_reason(
     with pytest.raises(NoTestsError, match=r"tests/clock .*No module named 'no_such_library'"):
         reach(tree, ["clock"], kept, 1, stale=False)
     assert list(kept.iterdir()) == []
+
+
+def test_what_a_file_of_outcomes_says_was_noticed_is_left_out_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import mutants
+
+    place = ("wire", "wire/sse.py", "lines", 7)
+    rows = [
+        mutants.Outcome(*place, 3, "a < b", "a <= b", "noticed", "tests/wire/test_sse.py", True),
+        mutants.Outcome(*place, 4, "1", "2", "unnoticed", "40 tests", True),
+        mutants.Outcome(*place, 5, "1", "0", "not tried", "no time", True),
+    ]
+    file = tmp_path / "outcomes.json"
+    file.write_text(json.dumps([row._asdict() for row in rows]), "utf-8")
+    known = mutants.noticed_before(file)
+    assert known == {("wire/sse.py", 3, "a < b", "a <= b"): rows[0]}
+    assert mutants.noticed_before(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        (["noticed"] * 9 + ["unnoticed"], 0),
+        (["noticed"] * 8 + ["unnoticed"], 6),
+        (["noticed"] * 9 + ["unnoticed", "not tried"], 7),
+        (["noticed", "not judged", "accepted"], 0),
+    ],
+)
+def test_a_run_that_was_cut_short_is_not_told_as_one_that_holds(
+    verdicts: list[str],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import mutants
+
+    rows = [
+        mutants.Outcome("wire", "wire/sse.py", "lines", 7, at, "1", "2", verdict, "", False)
+        for at, verdict in enumerate(verdicts)
+    ]
+    assert mutants.told(rows, 1.0) == code
+    shown = capsys.readouterr().out.splitlines()
+    total = next(line.split() for line in shown if line.startswith("all"))
+    assert [int(cell) for cell in total[1:7]] == [
+        verdicts.count("noticed") + verdicts.count("unnoticed"),
+        *(
+            verdicts.count(verdict)
+            for verdict in ("noticed", "unnoticed", "accepted", "not judged", "not tried")
+        ),
+    ]
