@@ -190,9 +190,9 @@ def noticed_before(path: Path | None) -> dict[tuple[str, int, str, str], Outcome
 def judged(worker: Worker, candidate: Candidate, known: Rules, until: float) -> Outcome:
     """Try one mutation, unless it is too late, and show it where it went unnoticed."""
     named, made = candidate.named, candidate.made
-    if time.monotonic() > until:
+    noticed, by = worker.try_out(candidate) if time.monotonic() <= until else (False, "")
+    if not by or worker.late():
         return _outcome(named, made, "not tried", "no time", known)
-    noticed, by = worker.try_out(candidate)
     outcome = _outcome(named, made, "noticed" if noticed else "unnoticed", by, known)
     if not noticed:
         _show(outcome)
@@ -215,7 +215,7 @@ def tried(
     doubtful: Counter[str] = Counter()
 
     def work(tree: Tree) -> None:
-        worker = Worker(tree, pristine, reached.seconds)
+        worker = Worker(tree, pristine, reached.seconds, until)
         while True:
             try:
                 candidate = waiting.get_nowait()

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # A mutation may make its tests slow, and the machine may be busy: what takes longer hangs.
 SLOWER, GRACE_S = 6.0, 20.0
 NEAREST: Final = 40  # tests that a fresh process begins with
+LAST_S: Final = 45.0  # for mutations that were begun in time
 
 
 class Candidate(NamedTuple):
@@ -49,15 +51,20 @@ class Ran(NamedTuple):
 class Worker:
     """One copy of the tree, with one process that has imported the tests of a package."""
 
-    def __init__(self, tree: Tree, pristine: Tree, seconds: dict[str, float]) -> None:
+    def __init__(self, tree: Tree, pristine: Tree, seconds: dict[str, float], until: float) -> None:
         self._tree = tree
         self._pristine = pristine
         self._seconds = seconds
+        self._end = until + LAST_S
         self._package = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._count = 0
         self._sound: dict[tuple[str, bool], bool] = {}  # tests without a change, fresh or not
         self.doubtful: Counter[str] = Counter()  # tests that failed, and not for the change
+
+    def late(self) -> bool:
+        """Whether a run may have been ended before its own limit: it says nothing then."""
+        return time.monotonic() >= self._end
 
     def try_out(self, candidate: Candidate) -> tuple[bool, str]:
         """Whether the tests notice, and which.
@@ -98,6 +105,7 @@ class Worker:
         later = original.stat().st_mtime + 10 * self._count  # no stale bytecode
         os.utime(path, (later, later))
         limit_s = GRACE_S + SLOWER * sum(self._seconds[name] for name in tests)
+        limit_s = min(limit_s, max(0.0, self._end - time.monotonic()))
         try:
             if not (candidate.fresh or fresh):
                 ran = self._served(candidate, tests, limit_s, plain=plain)
