@@ -8,6 +8,7 @@ fresh: run chosen tests in their order, for a mutation of what is done at import
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import mmap
@@ -174,10 +175,10 @@ def _tried(
 
 
 def _end_group(child: int) -> None:
-    try:
-        os.killpg(child, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    """End a child and what it has started; a child that has no group of its own yet, alone."""
+    for end in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError):
+            end(child, signal.SIGKILL)
 
 
 def _child(
