@@ -308,9 +308,10 @@ class SharedCounters(SpendCounters):
             if code == _SETTLING:
                 self._answer_alone(ask)
             elif code:
-                need = Needed(ask.nano_usd, 1, ask.tokens)
                 reason = _Reason(code, wait_ms / 1000, left[0])
-                ask.future.set_result(_denied(ask.key, ask.wall_ns, need, reason))
+                ask.future.set_result(
+                    _denied(ask.key, ask.wall_ns, ask.tokens, ask.nano_usd, reason)
+                )
             else:
                 ask.future.set_result(self._take(ask.key, ask.wall_ns, ask.tokens, ask.nano_usd))
 
@@ -335,7 +336,7 @@ class SharedCounters(SpendCounters):
         if lacks == "share":
             return beyond_share(SILENT_NS / SECOND_NS)
         wait_s, left = float(share.minute.wait_s()), min(self.left_nano(key), nano_usd - 1)
-        return _denied(key, wall_ns, need, _Reason(_CODES[lacks], wait_s, left))
+        return _denied(key, wall_ns, tokens, nano_usd, _Reason(_CODES[lacks], wait_s, left))
 
     def _take(self, key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int) -> Denied | None:
         """Reserve with this machine, and count what is taken of the share."""
@@ -381,9 +382,9 @@ def _limits(key: KeyRecord) -> tuple[int, int, int]:
     return budget, rpm, -1 if key.tpm is None else key.tpm
 
 
-def _denied(key: KeyRecord, wall_ns: int, need: Needed, why: _Reason) -> Denied:
+def _denied(key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int, why: _Reason) -> Denied:
     if why.code == _CODES["rpm"]:
         return too_often(why.wait_s, key.rpm or 0)
     if why.code == _CODES["tpm"]:
-        return too_many(why.wait_s, key.tpm or 0, need.tokens)
-    return too_dear(key, wall_ns, why.left_nano, need.nano_usd)
+        return too_many(why.wait_s, key.tpm or 0, tokens)
+    return too_dear(key, wall_ns, why.left_nano, nano_usd)
