@@ -52,7 +52,7 @@ class Desk:
         self.state: Any = SimpleNamespace(spend=SimpleNamespace(left_nano=lambda _key: left))
 
     def wishes(self, *answers: Denied | None) -> list[tuple[int, int]]:
-        """Answer the wishes in turn; the tokens and nano-dollars of each. Refusing comes through."""
+        """Answer the wishes in turn; the tokens and nano-dollars of each."""
         asked: list[tuple[int, int]] = []
         said = iter(answers)
         wishes = module._reserve(self.state, self.exchange, self.exchange.plan)
