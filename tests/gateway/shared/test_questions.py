@@ -698,3 +698,21 @@ async def test_a_machine_that_can_count_no_more_when_the_store_goes_away_says_so
     asks = [asyncio.ensure_future(desk.ask(WHOLE)) for _ in range(2)]
     await asyncio.wait(asks, timeout=20)
     assert [ask.done() and type(ask.exception()) for ask in asks] == [CounterFileFailed] * 2
+
+
+async def test_a_defect_leaves_no_request_waiting(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(SharedCounters, "_hear", broken)
+        asks = [asyncio.ensure_future(desk.ask(WHOLE)) for _ in range(3)]
+        desk.lane.meanwhile = asks[1].cancel
+        await asyncio.wait(asks, timeout=20)
+    said = [ask.cancelled() or str(ask.exception()) for ask in asks]
+    assert said == ["a defect", True, "a defect"]
+    desk.lane.meanwhile = lambda: None
+    assert await desk.ask(WHOLE) is None  # the next question is asked as ever

@@ -231,17 +231,24 @@ class SharedCounters(SpendCounters):
             try:
                 await self._exchange(items)
             except StoreAway as error:
-                waiting, self._asks = taken + self._asks, []
-                if waiting and isinstance(error.__cause__, TimeoutError):
-                    self._store.late()
-                self._store.lost(error.message)
-                for ask in waiting:
-                    self._answer_alone(ask)
+                self._go_on_alone(taken, error)
                 return
             except LightgateError as error:  # this machine cannot count: its disk is full
-                for ask in taken:
-                    if not ask.future.done():
-                        ask.future.set_exception(error)
+                _fail(taken, error)
+            except Exception as error:
+                # The outer wall of a task: no request waits for ever because of a defect here.
+                _fail(taken + self._asks, error)
+                self._asks = []
+                raise
+
+    def _go_on_alone(self, taken: list[_Ask], error: StoreAway) -> None:
+        """Answer the requests that wait within the share of this worker: the store is away."""
+        waiting, self._asks = taken + self._asks, []
+        if waiting and isinstance(error.__cause__, TimeoutError):
+            self._store.late()
+        self._store.lost(error.message)
+        for ask in waiting:
+            self._answer_alone(ask)
 
     async def _exchange(self, items: Mapping[str, _Item]) -> None:
         """Tell the store about keys, ask for their requests, and take in what it says."""
@@ -374,6 +381,13 @@ def _joined(before: _Item | None, key: KeyRecord) -> _Item:
     if before is not None:
         item.asks = before.asks
     return item
+
+
+def _fail(asks: Iterable[_Ask], error: Exception) -> None:
+    """End the requests that wait with an error."""
+    for ask in asks:
+        if not ask.future.done():
+            ask.future.set_exception(error)
 
 
 def _limits(key: KeyRecord) -> tuple[int, int, int]:
