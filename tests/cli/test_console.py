@@ -14,6 +14,7 @@ from full_disk import full_disk
 from lightgate.cli.greeting import sign_in
 from lightgate.cli.in_force import write_in_force
 from lightgate.cli.main import main
+from lightgate.clock.source import ManualClock
 from lightgate.console.admin.health import CONFIG_FILE
 from lightgate.console.admin.sign_in import FOLDER, SignIns, link_address
 from lightgate.errors import LightgateError
@@ -128,6 +129,41 @@ def test_the_configuration_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert rows["providers.lab.api_key"]["value"] == "env:LAB_KEY"
     assert rows["providers.lab.api_key"]["source"].endswith("set in the environment")
     assert (tmp_path / CONFIG_FILE).stat().st_mode & 0o077 == 0
+
+
+def in_force(data: Path) -> dict[str, Any]:
+    """What was written down, its rows by their keys."""
+    kept: dict[str, Any] = json.loads((data / CONFIG_FILE).read_text())
+    return {**kept, "rows": {row["key"]: row for row in kept["rows"]}}
+
+
+def test_without_a_file_all_values_are_flags_and_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightgate.cli.in_force.SYSTEM", ManualClock())
+    write_in_force(tmp_path, None, {"port": 9})
+    kept = in_force(tmp_path)
+    assert (kept["as_of"], kept["file"]) == ("2023-11-14T22:13:20Z", None)
+    flag = kept["rows"].pop("gateway.port")
+    assert (flag["value"], flag["source"]) == ("9", "flag --port")
+    assert {row["source"] for row in kept["rows"].values()} == {"default"}
+
+
+def test_a_password_in_an_address_is_not_written_down(tmp_path: Path) -> None:
+    path = tmp_path / "lightgate.toml"
+    path.write_text('[ledger]\nurl = "postgresql://lab:a-secret-word@127.0.0.1/base"\n')
+    write_in_force(tmp_path, path, {})
+    kept = in_force(tmp_path)
+    assert kept["file"] == str(path)
+    assert kept["rows"]["ledger.url"]["value"] == "postgresql://***@127.0.0.1/base"
+    assert "a-secret-word" not in (tmp_path / CONFIG_FILE).read_text()
+
+
+def test_a_file_that_is_no_configuration_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "other.toml"
+    path.write_text("[gateway\n")
+    with pytest.raises(LightgateError, match=r"other\.toml is not valid TOML"):
+        write_in_force(tmp_path, path, {})
 
 
 def test_up_prints_a_link_on_a_terminal_alone(

@@ -9,7 +9,7 @@ import msgspec
 
 from lightgate.cli.examine import Examiner
 from lightgate.clock.source import SYSTEM
-from lightgate.config.load import parse_config, read_text
+from lightgate.config.load import FILE_NAME, parse_config, read_text
 from lightgate.console.admin.health import CONFIG_FILE, ConfigInForce, ConfigValue
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.logs import Redactor, secrets_of
@@ -28,12 +28,12 @@ def write_in_force(data: Path, path: Path | None, typed: Mapping[str, Any]) -> N
     a URL, is replaced by stars.
     """
     text = "" if path is None else read_text(path)
-    name = "lightgate.toml" if path is None else str(path)
+    name = str(path or FILE_NAME)
     config = parse_config(text, name=name)
     gateway = config.gateway.model_copy(update=dict(typed))
     config = config.model_copy(update={"gateway": gateway})
     redactor = Redactor(secrets_of(config, os.environ))
-    flags = {f"gateway.{field}": f"flag --{field.replace('_', '-')}" for field in typed}
+    flags = {f"gateway.{field}": f"flag --{field}" for field in typed}
     rows = [
         ConfigValue(
             key=row.key,

@@ -40,8 +40,9 @@ _OUR_HEADERS: Final = frozenset(
 ) | frozenset(("expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
 # Words in the names of headers and parameters whose values are secrets.
 _SECRET_WORDS: Final = frozenset(
-    ("auth", "authorization", "code", "cookie", "credential", "credentials", "key", "passwd")
-) | frozenset(("password", "secret", "sig", "signature", "token"))
+    ("auth", "authorization", "code", "cookie", "credential", "credentials", "passwd", "password")
+) | frozenset(("secret", "sig", "signature"))
+_SECRET_ENDS: Final = ("key", "token")  # of a word: `apikey`, `access-token`
 _WAYS: Final = ("bearer", "none", "sigv4", "google", "azure")  # that are no header's name
 
 
@@ -124,9 +125,9 @@ def _sent_value(value: str) -> str:
 def _no_secrets(values: dict[str, str]) -> dict[str, str]:
     """Refuse a secret in the file; the text is not repeated, because it may be one."""
     for name, value in values.items():
-        words = set(re.split(r"[^a-z]+", name.lower())) | {name.lower().removeprefix("x-")}
+        words = set(re.split(r"[^a-z]+", name.lower()))
         if not value.startswith("env:") and (
-            words & _SECRET_WORDS or any(word.endswith(("key", "token")) for word in words)
+            words & _SECRET_WORDS or any(word.endswith(_SECRET_ENDS) for word in words)
         ):
             raise ValueError(
                 f'the value of {name} is a secret; write "env:NAME" with the name of the'

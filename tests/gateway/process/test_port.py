@@ -24,6 +24,7 @@ from lightgate.gateway.process.port import WorkerSockets, is_loopback, require_s
         ("192.0.2.7", False),
         ("localhost.example", False),
         ("machine", False),
+        ("X127.0.0.1X", False),
     ],
 )
 def test_a_console_that_others_reach_needs_a_secret(host: str, here: bool) -> None:

@@ -11,6 +11,7 @@ from lightgate.gateway.request.given import NOTHING, given_parts
 
 CHAT = "openai-chat"
 URL = "https://example.com/cat.png"
+HIDDEN = ("type", "image", "ile", "udio", "nline")  # letters of all words that a part is known by
 PARTS: list[tuple[dict[str, Any], tuple[int, int, int]]] = [
     ({"type": "image_url", "image_url": {"url": URL}}, (1, 0, 0)),
     ({"type": "input_image", "image_url": URL}, (1, 0, 0)),
@@ -28,24 +29,23 @@ PARTS: list[tuple[dict[str, Any], tuple[int, int, int]]] = [
 
 
 @pytest.mark.parametrize(("part", "counts"), PARTS)
-@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("hidden", [(), HIDDEN, (*HIDDEN, "content")])
 def test_every_kind_of_part_is_found(
-    part: dict[str, Any], counts: tuple[int, int, int], hidden: bool
+    part: dict[str, Any], counts: tuple[int, int, int], hidden: tuple[str, ...]
 ) -> None:
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": [part, part]}]})
-    if hidden:  # the same JSON in other letters
-        for letters in ("type", "image", "ile", "udio", "nline"):
-            escaped = f"\\u{ord(letters[0]):04x}{letters[1:]}"
-            body = body.replace(letters, escaped)
+    for letters in hidden:  # the same JSON in other letters
+        escaped = f"\\u{ord(letters[0]):04x}{letters[1:]}"
+        body = body.replace(letters, escaped)
     found = given_parts(body.encode(), CHAT)
     assert (found.images, found.files, found.sounds) == tuple(2 * count for count in counts)
 
 
 def test_plain_text_is_not_even_decoded() -> None:
-    assert (
-        given_parts(b'{"model": "m", "messages": [{"role": "user", "content": "hi"', CHAT)
-        is NOTHING
-    )
+    """What was decoded and found to be nothing else is equal to that, and another object."""
+    body = rb'{"model": "m", "messages": [{"role": "user", "content": "hi,\n\"you\""}]}'
+    assert given_parts(body, CHAT) is NOTHING
+    assert given_parts(b'{"model": "m", "messages": [{"role": "user", "conte', CHAT) is NOTHING
 
 
 def test_bytes_by_value_are_counted_apart() -> None:

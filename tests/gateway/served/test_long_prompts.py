@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from lightgate.clock.tokens import Tokens, Usage
-from lightgate.gateway.served.price import TokenPrices
+from lightgate.gateway.served.price import Ceiling, TokenPrices
 from lightgate.price.rates import LongRates, Rates, list_cost, models_of, rates_of
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
@@ -77,3 +77,20 @@ def test_an_hour_in_the_cache_costs_what_a_prompt_of_that_length_does() -> None:
         Rates(input=Decimal(1), output=Decimal(2), cache_write_1h=Decimal(3), long=(step,))
     )
     assert (prices.worst_kept(100), prices.worst_kept(101)) == (100 * 2000, 101 * 30_000)
+
+
+@pytest.mark.parametrize("tokens_in", [1, 99, 100])
+@pytest.mark.parametrize("written", [Decimal(1), Decimal(5)])
+def test_the_ceiling_of_a_text_is_its_worst_case(tokens_in: int, written: Decimal) -> None:
+    """Up to the length from which on a prompt has other prices; the fee is paid once."""
+    longer = LongRates(above=100, input=Decimal(10), output=Decimal(20))
+    rates = Rates(
+        input=Decimal(3), output=Decimal(7), cache_write=written, calls={"request": Decimal(5)},
+        long=(longer,),
+    )  # fmt: skip
+    prices = TokenPrices(rates)
+    for out in (1, 50):
+        most, prompt = prices.worst(tokens_in, out), prices.worst(tokens_in, 0)
+        assert prices.worst_text(tokens_in, out) == Ceiling(most, prompt, out, text=True)
+    assert prices.worst_text(101, 1) is None
+    assert TokenPrices(None).worst_text(1, 1) is None

@@ -311,6 +311,17 @@ async def test_a_refusal_of_the_own_share_is_no_refusal_of_the_budget(tmp_path: 
     desk.counters.close()
 
 
+async def test_a_refusal_for_want_of_money_says_less_than_was_asked_for(desk: Desk) -> None:
+    await desk.ask(WHOLE, 0)  # the store says that half a dollar is left
+    desk.store.lost("cut off")
+    assert await desk.ask(WHOLE, 30 * CENT) is None
+    denied = await desk.ask(WHOLE, 40 * CENT)
+    assert denied is not None
+    assert denied.reason == "budget"
+    said = "has $0.399999999 left of its budget of $1, and this request may cost $0.40."
+    assert said in denied.message
+
+
 async def test_tokens_that_leave_no_room_in_the_own_share(tmp_path: Path) -> None:
     wordy = key("wordy", tpm=3200)
     desk = Desk(tmp_path / "c", wordy)
@@ -491,11 +502,12 @@ async def test_keys_in_use_are_told_about_and_the_others_given_back(desk: Desk) 
     assert (desk.lane.last["spent"], desk.lane.last["may_take"]) == (2 * CENT, [0, 0, 0])
 
 
-async def test_a_key_with_a_request_under_way_is_in_use(desk: Desk) -> None:
-    await desk.ask(WHOLE)
+@pytest.mark.parametrize("nano_usd", [1, CENT])
+async def test_a_key_with_a_request_under_way_is_in_use(desk: Desk, nano_usd: int) -> None:
+    await desk.ask(WHOLE, nano_usd)
     desk.clock.advance(200 * S)
     await desk.counters.tell()
-    assert (desk.lane.last["keeps"], desk.lane.last["held"]) == (True, CENT)
+    assert (desk.lane.last["keeps"], desk.lane.last["held"]) == (True, nano_usd)
 
 
 async def test_a_request_for_a_key_that_is_being_given_back_keeps_it(desk: Desk) -> None:
@@ -571,8 +583,8 @@ async def test_a_ledgers_sum_counts_in_its_own_period(desk: Desk, tmp_path: Path
     for bad in ("", "{", "[]", f'{{"{WHOLE.id}": 7}}', f'{{"{WHOLE.id}": ["x", 7]}}'):
         (tmp_path / KNOWN).write_text(bad)
         desk.counters.know_ledger(tmp_path)
-    await desk.ask(WHOLE)
-    assert desk.lane.last["ledger"] == 0
+        assert await desk.ask(WHOLE) is None
+        assert desk.lane.last["ledger"] == 0
     desk.counters.know_ledger(tmp_path / "nowhere")
 
 
@@ -586,6 +598,14 @@ async def test_a_client_that_leaves_takes_nothing(desk: Desk) -> None:
     assert await desk.ask(WHOLE) is None
     assert desk.counters.own_part(WHOLE).held_nano == CENT
     assert desk.counters.own_part(WHOLE).held_tokens == 10
+
+
+async def test_a_client_that_leaves_does_not_keep_the_answer_from_the_next(desk: Desk) -> None:
+    asks = [asyncio.ensure_future(desk.ask(WHOLE)) for _ in range(3)]
+    desk.lane.meanwhile = asks[1].cancel
+    await asyncio.wait(asks, timeout=20)
+    assert [ask.done() and (ask.cancelled() or ask.result()) for ask in asks] == [None, True, None]
+    assert desk.counters.own_part(WHOLE).held_nano == 2 * CENT
 
 
 async def leave_when_answered(desk: Desk, answer: Callable[[dict[str, Any]], list[Any]]) -> None:
@@ -668,3 +688,31 @@ async def test_a_machine_that_can_count_no_more_when_the_answer_comes_says_so(
     asks = (desk.ask(WHOLE), desk.ask(WHOLE))
     said = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 20)
     assert [type(one) for one in said] == [CounterFileFailed] * 2
+
+
+async def test_a_machine_that_can_count_no_more_when_the_store_goes_away_says_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.lane.fails = StoreAway("Gone.")
+    desk.lane.meanwhile = lambda: monkeypatch.setattr(SharedCounters, "own_part", fail)
+    asks = [asyncio.ensure_future(desk.ask(WHOLE)) for _ in range(2)]
+    await asyncio.wait(asks, timeout=20)
+    assert [ask.done() and type(ask.exception()) for ask in asks] == [CounterFileFailed] * 2
+
+
+async def test_a_defect_leaves_no_request_waiting(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(SharedCounters, "_hear", broken)
+        asks = [asyncio.ensure_future(desk.ask(WHOLE)) for _ in range(3)]
+        desk.lane.meanwhile = asks[1].cancel
+        await asyncio.wait(asks, timeout=20)
+    said = [ask.cancelled() or str(ask.exception()) for ask in asks]
+    assert said == ["a defect", True, "a defect"]
+    desk.lane.meanwhile = lambda: None
+    assert await desk.ask(WHOLE) is None  # the next question is asked as ever

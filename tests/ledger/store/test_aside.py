@@ -66,6 +66,21 @@ def test_what_was_put_aside_is_not_cleared_away(tmp_path: Path) -> None:
     assert wal.exists()
 
 
+def test_what_was_cleared_away_is_forgotten(tmp_path: Path) -> None:
+    """A new file may get the number of a deleted one; a hard link stands for such a file here."""
+    path, wal, kept = tmp_path / "x.sqlite", tmp_path / "x.sqlite-wal", tmp_path / "kept"
+    path.touch()
+    wal.touch()
+    kept.hardlink_to(wal)
+    watch = FileWatch(path)
+    watch.note()
+    watch.clear()
+    assert not wal.exists()
+    wal.hardlink_to(kept)
+    watch.clear()
+    assert wal.exists()
+
+
 def test_damage_is_noted_once_and_gone_with_the_file(ledger: Ledger, tmp_path: Path) -> None:
     ledger.check_file(lambda: False)
     assert ledger.damage == ""

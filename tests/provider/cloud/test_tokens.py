@@ -167,3 +167,25 @@ def test_a_token_ends_at_its_instant(keeper: TokenKeeper, clock: ManualClock) ->
     clock.advance(1)
     with pytest.raises(NoToken):
         keeper.sign(ASK)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(), "OSError"),
+        (OSError(""), "OSError"),
+        (OSError(" \n"), "OSError"),
+        (KeyError(7), "KeyError"),
+        (OSError("The host is away.\nAsk again."), "OSError: The host is away"),
+        (OSError(f"It knows {SECRET} now"), "OSError: It knows *** now"),
+        (OSError(f"It knows {'Ab1' * 30} now"), "OSError: It knows *** now"),
+    ],
+)
+def test_the_reason_why_there_is_no_token_is_one_line_without_secrets(
+    keeper: TokenKeeper, source: Source, error: Exception, said: str
+) -> None:
+    source.error = error
+    keeper.renew()
+    with pytest.raises(NoToken) as caught:
+        keeper.sign(ASK)
+    assert caught.value.message == f"There is no access token for vertex now: {said}."

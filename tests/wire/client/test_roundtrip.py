@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lightgate.clock.marks import Marks
-from lightgate.errors import Cancelled, DeadlineMissed, Malformed, PeerReset, StreamError
+from lightgate.errors import Cancelled, DeadlineMissed, Malformed, PeerReset, StreamError, TooLarge
 from lightgate.wire.client.pool import Connection
 from lightgate.wire.client.roundtrip import HEAD_LIMIT, Deadlines, Outbound, Roundtrip
 from lightgate.wire.origin import Origin
@@ -179,10 +180,11 @@ async def test_the_takers_error_comes_before_a_later_one_of_the_framing() -> Non
 async def test_a_link_that_is_already_closed_is_an_early_reset() -> None:
     link, notes = FakeLink(), Notes()
     link.is_open = False
-    _, ends = trip_on(link, notes)
+    trip, ends = trip_on(link, notes)
     error = only(ends)
     assert isinstance(error, PeerReset)
     assert error.early
+    assert trip.sent_ns == 0
     assert notes.log == []  # nothing was sent
     assert link.said == ["attach"]  # by the connection: a roundtrip only takes its place
     assert isinstance(link.peer, Roundtrip)
@@ -314,13 +316,93 @@ async def test_a_deadline_is_missed_within_the_grain_of_the_timer(hands: Time) -
     assert ends.errors == [error]
 
 
+async def test_what_is_left_of_the_time_for_the_whole(hands: Time) -> None:
+    trip, _, _, _ = begin(Deadlines(None, None, None, 30))
+    assert trip.left_s() == 30.0
+    hands.now += 10 * SECOND
+    assert trip.left_s() == 20.0
+    hands.now += 40 * SECOND
+    assert trip.left_s() == 0.0
+    assert begin(Deadlines(None, None, None, None))[0].left_s() is None
+
+
+async def test_a_timer_that_fell_due_in_a_pause_is_set_again_after_it(hands: Time) -> None:
+    trip, link, _, _ = begin(Deadlines(None, None, 3, None))
+    trip.on_read(OK[:20], hands.now, hands.now)
+    trip.pause()
+    hands.now += 5 * SECOND
+    trip.connection.timer.due_ns = 0
+    trip.resume()
+    assert trip.connection.timer.due_ns == hands.now + 3 * SECOND
+    assert link.said[-2:] == ["pause", "resume"]
+    trip.resume()  # which goes on already
+    assert link.said[-2:] == ["pause", "resume"]
+    trip.cancel()
+
+
+class Dialling:
+    """A task that opens a connection."""
+
+    cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+async def test_a_call_that_is_cancelled_before_it_has_a_connection_ends_at_once() -> None:
+    ends, notes, task = Ends(), Notes(), Dialling()
+    held = weakref.ref(notes)
+    trip = Roundtrip(
+        ends, Outbound(ORIGIN, b"head", notes, Marks(), Deadlines(), ends.errors.append)
+    )
+    trip.dialling = task  # type: ignore[assignment]
+    del notes
+    trip.pause()  # there is nothing to pause yet
+    trip.cancel()
+    assert isinstance(only(ends), Cancelled)
+    assert (task.cancelled, trip.over, trip.dialling) == (True, True, None)
+    assert held() is None  # the taker holds the roundtrip, and is not held by it any more
+    trip.finish_unsent(Cancelled("Once more."))
+    assert len(ends.errors) == 1
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "what"), [((), "headers"), ((CHUNKED, b"1\r\na\r\n"), "trailers")]
+)
+async def test_what_is_no_body_may_be_as_long_as_the_limit(
+    before: tuple[bytes, ...], what: str
+) -> None:
+    trip, _, _, ends = begin()
+    for read in before:
+        trip.on_read(read, 1, 1)
+    first = b"0\r\nx: " if before else b"HTTP/1.1 200 OK\r\nx: "
+    trip.on_read(first.ljust(HEAD_LIMIT, b"a"), 1, 1)
+    assert not trip.over
+    trip.on_read(b"a", 1, 1)
+    error = only(ends)
+    assert isinstance(error, TooLarge)
+    assert error.message == f"{ORIGIN.authority} sent more than {HEAD_LIMIT} bytes of {what}."
+
+
+async def test_every_piece_of_a_body_has_the_limit_for_itself() -> None:
+    trip, _, notes, ends = begin()
+    trip.on_read(CHUNKED, 1, 1)
+    for _ in range(8):
+        trip.on_read(b"1;" + b"x" * (HEAD_LIMIT // 4) + b"\r\n", 1, 1)
+        trip.on_read(b"a\r\n", 1, 1)
+    trip.on_read(b"0\r\n\r\n", 1, 1)
+    assert ends.errors == [None]
+    assert [what for what, _ in notes.log].count("body") == 8
+
+
 async def test_memory_of_a_head_without_end_is_bounded() -> None:
     trip, link, _, ends = begin()
     trip.on_read(b"HTTP/1.1 200 OK\r\nx: ", 1, 1)
-    reads = 0
-    while not trip.over:
+    for _ in range(HEAD_LIMIT // 1000 + 1):
         trip.on_read(b"a" * 1000, 1, 1)
-        reads += 1
-    assert reads <= HEAD_LIMIT // 1000 + 1
+    assert trip.over
     assert not link.is_open
     assert isinstance(only(ends), Malformed)

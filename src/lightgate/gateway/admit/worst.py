@@ -88,10 +88,7 @@ def reserve_plan(exchange: Exchange, out: int | None) -> Reservation:
     asked = _Asked(request, out, kept, given, hour, tools, _tier_of(request), answer_kinds(request))
     lacking: dict[str, _Lacking] = {}
     targets, text = exchange.served.targets, asked.is_text
-    for step in plan.steps:
-        name = step.target
-        if name in ceilings or name in lacking:
-            continue
+    for name in dict.fromkeys(step.target for step in plan.steps):
         ceiling = _ceiling(targets[name], asked, text=text)
         if isinstance(ceiling, Ceiling):
             ceilings[name] = ceiling

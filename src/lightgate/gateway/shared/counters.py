@@ -231,17 +231,24 @@ class SharedCounters(SpendCounters):
             try:
                 await self._exchange(items)
             except StoreAway as error:
-                waiting, self._asks = taken + self._asks, []
-                if waiting and isinstance(error.__cause__, TimeoutError):
-                    self._store.late()
-                self._store.lost(error.message)
-                for ask in waiting:
-                    self._answer_alone(ask)
+                self._go_on_alone(taken, error)
                 return
             except LightgateError as error:  # this machine cannot count: its disk is full
-                for ask in taken:
-                    if not ask.future.done():
-                        ask.future.set_exception(error)
+                _fail(taken, error)
+            except Exception as error:
+                # The outer wall of a task: no request waits for ever because of a defect here.
+                _fail(taken + self._asks, error)
+                self._asks = []
+                raise
+
+    def _go_on_alone(self, taken: list[_Ask], error: StoreAway) -> None:
+        """Answer the requests that wait within the share of this worker: the store is away."""
+        waiting, self._asks = taken + self._asks, []
+        if waiting and isinstance(error.__cause__, TimeoutError):
+            self._store.late()
+        self._store.lost(error.message)
+        for ask in waiting:
+            self._answer_alone(ask)
 
     async def _exchange(self, items: Mapping[str, _Item]) -> None:
         """Tell the store about keys, ask for their requests, and take in what it says."""
@@ -308,9 +315,10 @@ class SharedCounters(SpendCounters):
             if code == _SETTLING:
                 self._answer_alone(ask)
             elif code:
-                need = Needed(ask.nano_usd, 1, ask.tokens)
                 reason = _Reason(code, wait_ms / 1000, left[0])
-                ask.future.set_result(_denied(ask.key, ask.wall_ns, need, reason))
+                ask.future.set_result(
+                    _denied(ask.key, ask.wall_ns, ask.tokens, ask.nano_usd, reason)
+                )
             else:
                 ask.future.set_result(self._take(ask.key, ask.wall_ns, ask.tokens, ask.nano_usd))
 
@@ -335,7 +343,7 @@ class SharedCounters(SpendCounters):
         if lacks == "share":
             return beyond_share(SILENT_NS / SECOND_NS)
         wait_s, left = float(share.minute.wait_s()), min(self.left_nano(key), nano_usd - 1)
-        return _denied(key, wall_ns, need, _Reason(_CODES[lacks], wait_s, left))
+        return _denied(key, wall_ns, tokens, nano_usd, _Reason(_CODES[lacks], wait_s, left))
 
     def _take(self, key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int) -> Denied | None:
         """Reserve with this machine, and count what is taken of the share."""
@@ -375,15 +383,22 @@ def _joined(before: _Item | None, key: KeyRecord) -> _Item:
     return item
 
 
+def _fail(asks: Iterable[_Ask], error: Exception) -> None:
+    """End the requests that wait with an error."""
+    for ask in asks:
+        if not ask.future.done():
+            ask.future.set_exception(error)
+
+
 def _limits(key: KeyRecord) -> tuple[int, int, int]:
     budget = -1 if key.budget_usd is None else int(key.budget_usd * SECOND_NS)
     rpm = -1 if key.rpm is None else key.rpm
     return budget, rpm, -1 if key.tpm is None else key.tpm
 
 
-def _denied(key: KeyRecord, wall_ns: int, need: Needed, why: _Reason) -> Denied:
+def _denied(key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int, why: _Reason) -> Denied:
     if why.code == _CODES["rpm"]:
         return too_often(why.wait_s, key.rpm or 0)
     if why.code == _CODES["tpm"]:
-        return too_many(why.wait_s, key.tpm or 0, need.tokens)
-    return too_dear(key, wall_ns, why.left_nano, need.nano_usd)
+        return too_many(why.wait_s, key.tpm or 0, tokens)
+    return too_dear(key, wall_ns, why.left_nano, nano_usd)

@@ -53,11 +53,11 @@ def signer_of(
         return SigV4(aws_credentials(settings, env), scope_of(origin.host, settings, env))
     if provider.auth == "google":
         fetch = google.google_tokens(provider.title, settings, env)
-        key: tuple[str, ...] = ("google", settings.get(google.FILE, ""))
+        key: tuple[str | None, ...] = (provider.auth, settings.get(google.FILE))
         hide: list[Secret] = []
     else:
         fetch = azure.azure_tokens(provider.title, settings)
-        key = ("azure", settings.get(azure.SCOPE, ""), settings.get("AZURE_CLIENT_ID", ""))
+        key = (provider.auth, settings.get(azure.SCOPE), settings.get("AZURE_CLIENT_ID"))
         hide = [Secret(env[name]) for name in azure.SECRETS if env.get(name, "").strip()]
     keepers = TokenKeepers() if keepers is None else keepers
     return keepers.one(key, lambda: TokenKeeper(provider.name, fetch, hide=hide))

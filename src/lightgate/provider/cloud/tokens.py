@@ -143,9 +143,9 @@ class TokenKeepers:
     """The keepers of one process, each once, by what they keep."""
 
     def __init__(self) -> None:
-        self._keepers: dict[tuple[str, ...], TokenKeeper] = {}
+        self._keepers: dict[tuple[str | None, ...], TokenKeeper] = {}
 
-    def one(self, key: tuple[str, ...], make: Callable[[], TokenKeeper]) -> TokenKeeper:
+    def one(self, key: tuple[str | None, ...], make: Callable[[], TokenKeeper]) -> TokenKeeper:
         """The keeper of a key, made where there is none."""
         found = self._keepers.get(key)
         if found is None:

@@ -115,7 +115,6 @@ class Roundtrip:
         self.over = False
         self.began_ns = time.monotonic_ns()  # the total deadline counts from here
         self.bytes_in = 0
-        self.keep_alive = False
 
     @property
     def link(self) -> Link:
