@@ -48,6 +48,7 @@ from lightgate.gateway.process.shelter import (
     raise_descriptors,
 )
 from lightgate.gateway.process.supervisor import StoppedEarly, Supervisor, look
+from lightgate.gateway.spend.counter_file import CounterFile, CounterFileFailed
 from lightgate.ledger.store.keys import KeyRecord, instant_text
 
 if TYPE_CHECKING:
@@ -318,6 +319,9 @@ class Launch:
         place, keys, shared = self.settings.ledger, self._keys, bool(self.settings.shared)
         if any(key.budget_usd is not None for key in keys):
             await apart_aside(lambda: restore_spend(place, keys, shared=shared))
+        else:  # a worker that begins the file itself takes it for one that was lost
+            with contextlib.suppress(CounterFileFailed):
+                CounterFile(place.data / "spend").close()
 
     async def _reload(self) -> None:
         """Read the file again; log what changes only with the next start."""

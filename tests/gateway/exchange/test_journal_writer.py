@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from ledger.notes import reserved, settled
 from lightgate.gateway.exchange.journal import RECENT, JournalWriter
-from lightgate.ledger.journal.journal import JournalFailed
+from lightgate.ledger.journal.journal import Journal, JournalFailed, journals, read_frames
+from lightgate.ledger.journal.notes import Settled
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
 
-    from lightgate.ledger.journal.journal import Journal
     from lightgate.ledger.journal.notes import Note
 
 
@@ -200,3 +203,62 @@ def test_the_first_reason_of_a_lost_journal_is_said_whatever_it_is(
     disk.trouble = "XX"
     writer.keep_in_place()
     assert len(caplog.messages) == 2
+
+
+def cut_off(path: Path) -> None:
+    os.truncate(path, 16)
+
+
+def zeroed(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("damage", [cut_off, zeroed])
+@pytest.mark.parametrize("by", ["a note", "the look of every second", "the end"])
+def test_a_damaged_journal_ends_no_worker_and_loses_nothing_that_was_settled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None], by: str
+) -> None:
+    journal = Journal(tmp_path, 0)
+    writer = JournalWriter(journal)
+    writer.write(reserved("x-1"))
+    for number in (1, 2):
+        writer.settle(settled(f"x-{number}"))
+    damaged = journal.path
+    damage(damaged)
+    if by == "a note":
+        writer.settle(settled("x-3"))
+    elif by == "the look of every second":
+        writer.keep_in_place()
+        writer.settle(settled("x-3"))
+    writer.close()
+    left = [note for path in journals(tmp_path) for note, _ in read_frames(path)]
+    ended = [note.exchange.id for note in left if isinstance(note, Settled)]
+    assert ended == ["x-1", "x-2", *(["x-3"] if by != "the end" else [])]
+    assert [damaged.name in message for message in caplog.messages] == [True]
+
+
+def test_a_damaged_journal_waits_for_a_disk_that_takes_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = Journal(tmp_path, 0)
+    writer = JournalWriter(journal)
+    writer.settle(settled("x-1"))
+    cut_off(journal.path)
+
+    def full(*_: object) -> None:
+        raise JournalFailed("No journal can be made: No space left on device.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "_make", full)
+        for _ in range(2):
+            writer.settle(settled("x-2"))
+            writer.keep_in_place()
+            assert not writer.accepts()
+    writer.keep_in_place()
+    assert writer.accepts()
+    assert not writer.waiting
+    writer.close()
+    left = [note for path in journals(tmp_path) for note, _ in read_frames(path)]
+    assert {note.exchange.id for note in left if isinstance(note, Settled)} == {"x-1", "x-2"}
+    assert len(caplog.messages) == 3  # what happened, once; where notes are; how it ended

@@ -33,6 +33,7 @@ from lightgate.gateway.request.refusal import (
     of_error,
     status_of,
 )
+from lightgate.wire.origin import split_url
 
 WORDS = ErrorWords(code="c", kind="k", param="p", family="openai", details="")
 GOOGLES = ErrorWords(code=3, kind="K", param="", family="gemini", details="{}")
@@ -109,6 +110,31 @@ def test_every_target_that_failed_is_named_and_the_last_one_decides() -> None:
     twice = of_attempts([("a/m", refused(500, after=7.0)), ("b/m", refused(400, after=1.0))], 2.0)
     assert (twice.status, twice.retry_after_s) == (400, None)
     assert twice.message == "No target could answer. a/m: said 500; b/m: said 400"
+
+
+@pytest.mark.parametrize(
+    ("url", "said", "told"),
+    [
+        ("http://10.0.0.7:9000", "10.0.0.7:9000 closed it.", "a/m closed it."),
+        ("http://10.0.0.7:9000", "http://10.0.0.7:9000 refused it.", "a/m refused it."),
+        ("https://x.test", "The name x.test is unknown.", "a/m: The name a/m is unknown."),
+        ("https://llm.corp.test", "llm.corp.test: too much.", "a/m: too much."),
+        ("http://[fd00::7]:81", "[fd00::7]:81 did not end.", "a/m did not end."),
+        ("http://10.0.0.7", "110.0.0.70 is another.", "a/m: 110.0.0.70 is another."),
+    ],
+)  # fmt: skip
+def test_a_client_reads_of_a_target_and_not_of_its_address(url: str, said: str, told: str) -> None:
+    origin, _ = split_url(url)
+    refusal = of_attempts([("a/m", PeerReset(said))], None, None, {"a/m": origin})
+    assert refusal.message == f"No target could answer. {told}"
+    assert broken_off("a/m", PeerReset(said), origin).message == f"The answer broke off. {told}"
+    # The sentence of a provider is its own, behind the name.
+    own = HttpRefused(f"{origin.authority} answered 400: see {url}/help", code=400)
+    assert broken_off("a/m", own, origin).message == (
+        f"The answer broke off. a/m answered 400: see {url}/help"
+    )
+    alone = of_attempts([("a/m", own)], None, None, {"a/m": origin})
+    assert alone.message == f"a/m answered 400: see {url}/help"
 
 
 @pytest.mark.parametrize("code", [401, 403])

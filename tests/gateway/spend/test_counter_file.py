@@ -348,9 +348,9 @@ def test_a_file_that_was_put_aside_is_closed(
 ) -> None:
     begun, looked = module._begun, list[int]()
 
-    def once_not(descriptor: int, path: Path) -> bool:
+    def once_not(descriptor: int, path: Path) -> bool | None:
         looked.append(os.dup(descriptor))
-        return len(looked) > 1 and begun(descriptor, path)
+        return begun(descriptor, path) if len(looked) > 1 else None
 
     closed, close = list[tuple[int, int]](), os.close
 

@@ -239,9 +239,15 @@ def test_a_dead_worker_is_charged_once(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, charged = tmp_path / "spend", list[int]()
-    SpendCounters.open(path, 1, clock=clock).close()
     SpendCounters.open(path, 2, clock=clock).close()
-    monkeypatch.setattr(SpendCounters, "_charge", lambda _, worker: charged.append(worker))
+    clear = SpendCounters._clear
+
+    def cleared(self: SpendCounters, slot: Any, worker: int) -> Any:
+        charged.append(worker)
+        return clear(self, slot, worker)
+
+    monkeypatch.setattr(SpendCounters, "_clear", cleared)
+    SpendCounters.open(path, 1, [key(rpm=1)], clock=clock).close()
     with SpendCounters.open(path, 0, clock=clock) as alive:
         for _ in range(3):
             alive.charge_dead()

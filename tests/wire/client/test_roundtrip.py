@@ -13,48 +13,16 @@ from lightgate.errors import Cancelled, DeadlineMissed, Malformed, PeerReset, St
 from lightgate.wire.client.pool import Connection
 from lightgate.wire.client.roundtrip import HEAD_LIMIT, Deadlines, Outbound, Roundtrip
 from lightgate.wire.origin import Origin
+from wire.client.fake_link import FakeLink
 
 if TYPE_CHECKING:
     from lightgate.wire.client.response import Headers
     from lightgate.wire.client.unpacking import Taker
-    from lightgate.wire.link.link import Link, Peer
+    from lightgate.wire.link.link import Link
 
 ORIGIN = Origin("http", "a.test", 80)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 SECOND = 1_000_000_000
-
-
-class FakeLink:
-    """Takes note of what is done to it."""
-
-    def __init__(self) -> None:
-        self.is_open = True
-        self.unsent = 0
-        self.said: list[str] = []
-        self.written: list[bytes] = []
-        self.peer: Peer | None = None
-
-    def attach(self, peer: Peer) -> None:
-        self.said.append("attach")
-
-    def write(self, data: bytes | memoryview) -> None:
-        self.said.append("write")
-        self.written.append(bytes(data))
-
-    def pause_reading(self) -> None:
-        self.said.append("pause")
-
-    def resume_reading(self) -> None:
-        self.said.append("resume")
-
-    def close(self) -> None:
-        self.is_open = False
-
-    def abort(self) -> None:
-        self.is_open = False
-
-    def info(self, name: str) -> object:
-        return None
 
 
 class Notes:

@@ -12,51 +12,21 @@ from lightgate.wire.client.coding import PIECE
 from lightgate.wire.client.pool import Connection
 from lightgate.wire.client.roundtrip import Deadlines, Outbound, Roundtrip
 from lightgate.wire.origin import Origin
+from wire.client.fake_link import FakeLink
 
 if TYPE_CHECKING:
     from lightgate.wire.client.response import Headers
-    from lightgate.wire.link.link import Peer
 
 ORIGIN = Origin("http", "a.test", 80)
 PLAIN = bytes(3 * PIECE) + b"the end"
 STAMP, SINCE = 7, 5
 
 
-class SlowLink:
-    """A link of which only reading matters."""
-
-    def __init__(self) -> None:
-        self.is_open = self.reads = True
-        self.unsent = 0
-        self.peer: Peer | None = None
-
-    def attach(self, peer: Peer) -> None:
-        self.peer = peer
-
-    def write(self, data: bytes | memoryview) -> None:
-        pass
-
-    def pause_reading(self) -> None:
-        self.reads = False
-
-    def resume_reading(self) -> None:
-        self.reads = True
-
-    def close(self) -> None:
-        self.is_open = False
-
-    def abort(self) -> None:
-        self.is_open = False
-
-    def info(self, name: str) -> object:
-        return None
-
-
 class Taken:
     """A roundtrip of a compressed answer: its taker, and what its connection goes back to."""
 
     def __init__(self) -> None:
-        self.link = SlowLink()
+        self.link = FakeLink()
         self.sizes: list[int] = []
         self.data = b""
         self.complete = False

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     # A key, the wall time, tokens and nano-dollars: what may be counted against limits.
     Wishes = Generator[tuple[KeyRecord, int, int, int], Denied | None]
 
+_STATUS: Final = {"budget": 402, "counters": 503}  # of other limits 429
 _DISK_FULL: Final = Refusal(
     status=503,
     message="Nothing can be recorded: the disk takes no more.",
@@ -290,7 +291,7 @@ def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> W
 
 
 def _refusal(denied: Denied) -> Refusal:
-    status, code = (402, "budget") if denied.reason == "budget" else (429, denied.reason)
+    status, code = _STATUS.get(denied.reason, 429), denied.reason
     return Refusal(
         status=status,
         message=denied.message,

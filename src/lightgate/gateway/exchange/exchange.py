@@ -469,7 +469,8 @@ class Exchange:
 
     def _break(self, attempt: Attempt, error: AttemptError) -> None:
         """End an answer that broke off after the commit: one error event, then the end."""
-        self.refusal = broken_off(attempt.step.target, error)
+        name = attempt.step.target
+        self.refusal = broken_off(name, error, self.served.targets[name].origin)
         if self.reply.finished:
             return
         self.last_out_ns = self.state.now_ns()
@@ -494,7 +495,8 @@ class Exchange:
             targets = [step.target for step in self.plan.steps]
             soonest = self.state.learned.breakers.soonest_ns(targets, now)
             wait_s = None if soonest is None else max(0.0, (soonest - now) / NS)
-            self.refusal = of_attempts(self.failures, wait_s, self.served.key_names)
+            origins = {name: self.served.targets[name].origin for name, _ in self.failures}
+            self.refusal = of_attempts(self.failures, wait_s, self.served.key_names, origins)
         elif self.refusal is None:
             late = DeadlineMissed("The request's time was over before it began.", phase="total")
             self.refusal = of_error(late)

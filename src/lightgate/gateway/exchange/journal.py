@@ -1,7 +1,8 @@
 """Write a worker's notes to its journal, and keep them in memory while the disk takes none.
 
 Once a second the writer looks whether the journal still lies in its place; a deleted one is written
-anew from the file that is still open.
+anew from the file that is still open. Of one that was cut off or written over what was settled last
+is written again, since the ledger may not have it yet; the ledger takes every exchange once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
-from lightgate.ledger.journal.journal import JournalFailed
+from lightgate.ledger.journal.journal import JournalDamaged, JournalFailed
 
 if TYPE_CHECKING:
     from lightgate.ledger.journal.journal import Journal
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _FULL: Final = "The disk is full: requests get 503 until there is room for the journal."
 _DELETED: Final = "The journal %s was deleted or replaced while the gateway ran."
+_CUT: Final = "The journal %s was cut off or written over while the gateway ran."
 RECENT: Final = 2000  # exchanges that /v1/requests can tell without the ledger
 
 
@@ -54,6 +56,9 @@ class JournalWriter:
         """
         try:
             anew = self._journal.keep_in_place()
+        except JournalDamaged:
+            self._begin_anew()
+            return
         except JournalFailed as failure:
             self.short = True
             if failure.message != self._problem:
@@ -91,7 +96,7 @@ class JournalWriter:
             self.waiting.append(note)
             return
         try:
-            self._journal.write(note)
+            self._put(note)
         except JournalFailed as failure:
             logger.error("%s Notes are kept in memory.", failure.message)  # noqa: TRY400 - no trace needed
             self.waiting.append(note)
@@ -100,6 +105,34 @@ class JournalWriter:
         if self._journal.short and not self.short:
             logger.error(_FULL)
             self.short = True
+
+    def _put(self, note: Note) -> None:
+        """Write a note, in a new file where the journal was damaged."""
+        try:
+            self._journal.write(note)
+        except JournalDamaged:
+            if not self._begin_anew():
+                raise
+            self._journal.write(note)
+
+    def _begin_anew(self) -> bool:
+        """Go on in a new file, with what was settled last; whether there is one."""
+        name = self._journal.path.name
+        try:
+            self._journal.begin_anew()
+            for settled, _ in self.recent.values():
+                self._journal.write(settled)
+        except JournalFailed as failure:
+            self.short = True
+            if failure.message != self._problem:
+                self._problem = failure.message
+                said = f"{_CUT} %s Requests get 503 until it can be written anew."
+                logger.error(said, name, failure.message)  # noqa: TRY400 - no trace needed
+            return False
+        self._problem = ""
+        said = f"{_CUT} The last %d exchanges were written again."
+        logger.error(said, name, len(self.recent))
+        return True
 
     def settle(self, settled: Settled, plan: Plan | None = None) -> None:
         """Write an exchange that is over, and keep it and its plan at hand for a while."""
@@ -122,7 +155,7 @@ class JournalWriter:
     def _flush(self) -> bool:
         try:
             while self.waiting:
-                self._journal.write(self.waiting[0])
+                self._put(self.waiting[0])
                 self.waiting.popleft()
         except JournalFailed:
             return False

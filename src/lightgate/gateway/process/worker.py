@@ -35,6 +35,7 @@ from lightgate.gateway.process.gauges import GaugeFile
 from lightgate.gateway.process.lock import unready
 from lightgate.gateway.process.logs import secrets_of, start_child
 from lightgate.gateway.process.probe import Prober
+from lightgate.gateway.process.recount import Recounting
 from lightgate.gateway.process.sharing import SHARE_TICKS, FlyingCounts, FormSharing
 from lightgate.gateway.process.shelter import most_connections
 from lightgate.gateway.request.prints import PromptPrints
@@ -150,10 +151,12 @@ class Worker:
             except OSError as error:  # a limit on the size of files is one on this memory too
                 logger.warning("what other workers have in flight is not known: %s", error.strerror)
         self._ticks = 0
+        self._charging = False  # a dead worker's keys are not all looked at yet
         self._keeping: asyncio.Future[None] | None = None
         self._gauging: asyncio.Future[None] | None = None
         state.each_second.append(state.journal.keep_in_place)
         state.each_second.append(self._keep_counters)
+        state.each_second.append(Recounting(state, options.data).look)
         self._uncounted = ""  # why the counters could not be written again, as it was last said
         state.each_second.append(self._show_gauges)
         state.each_second.append(self._share)
@@ -168,8 +171,9 @@ class Worker:
 
     def _share(self) -> None:
         self._ticks += 1
-        if self._ticks % CHARGE_TICKS == 0 and self.state.spend is not None:
-            self.state.spend.charge_dead()
+        spend = self.state.spend
+        if spend is not None and (self._ticks % CHARGE_TICKS == 0 or self._charging):
+            self._charging = spend.charge_dead()
         if self._ticks % SHARE_TICKS:
             return
         if self._keeping is None or self._keeping.done():
@@ -192,12 +196,12 @@ class Worker:
         spend, problem = self.state.spend, ""
         try:
             if spend is not None and spend.keep_in_place():
-                logger.error("the counters of budgets were deleted while the gateway ran; they were"
-                             " written again")  # fmt: skip
+                logger.error("the counters of budgets were deleted or damaged while the gateway"
+                             " ran; they were written again")  # fmt: skip
         except CounterFileFailed as error:
             problem = error.message
         if problem and problem != self._uncounted:
-            logger.error("the counters of budgets were deleted: %s", problem)
+            logger.error("the counters of budgets were deleted or damaged: %s", problem)
         self._uncounted = problem
 
     def _show_gauges(self) -> None:
@@ -369,6 +373,8 @@ def _counters(
     path, keys = options.data / "spend", served.snapshot.keys
     if store is None:
         spend = SpendCounters.open(path, options.index, keys)
+        if spend.fresh and options.supervised:  # `up` fills a file before a worker begins
+            spend.mark_lost()
     else:
         spend = shared = SharedCounters.share(path, options.index, keys, store)
         shared.know_ledger(options.data)

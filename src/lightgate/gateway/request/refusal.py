@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -22,6 +23,7 @@ from lightgate.route.health.failure import named_status
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lightgate.wire.origin import Origin
 
 _JSON: Final = b"content-type: application/json\r\n"
 _NO_RETRY: Final = b"x-should-retry: false\r\n"
@@ -96,18 +98,21 @@ def of_attempts(
     failures: Sequence[tuple[str, AttemptError]],
     soonest_s: float | None = None,
     key_names: Mapping[str, str] | None = None,
+    origins: Mapping[str, Origin] | None = None,
 ) -> Refusal:
     """A refusal after every candidate failed; names each target and what happened there.
 
     `key_names` are the variables that hold the providers' keys, for a key that was refused.
+    `origins` are the addresses of the targets, which a client is not told.
     """
     last = failures[-1][1]
     status = status_of(last)
     words = _words_of(last, status)
+    places = origins or {}
     if status in _CLIENTS_FAULT and len(failures) == 1:
-        return Refusal(
-            status=status, message=last.message, code=last.label, words=words, exhausted=True
-        )
+        target = failures[0][0]
+        message = _named(target, last, places.get(target))
+        return Refusal(status=status, message=message, code=last.label, words=words, exhausted=True)
     waits = [
         error.retry_after_s
         for _, error in failures
@@ -115,7 +120,7 @@ def of_attempts(
     ]
     if soonest_s is not None:
         waits.append(soonest_s)
-    told = "; ".join(f"{target}: {error.message}" for target, error in failures)
+    told = "; ".join(_told(target, error, places.get(target)) for target, error in failures)
     return Refusal(
         status=status,
         message=f"No target could answer. {told}{_key_advice(failures, key_names or {})}",
@@ -139,12 +144,32 @@ def _key_advice(failures: Sequence[tuple[str, AttemptError]], key_names: Mapping
     return f" The gateway's own key was refused there, not yours: check {names} on the gateway."
 
 
-def broken_off(target: str, error: AttemptError) -> Refusal:
-    """A refusal of the rest of an answer that has begun."""
+def _named(target: str, error: AttemptError, origin: Origin | None) -> str:
+    """The sentence of an error with the target's name in place of its address.
+
+    Of what a provider says itself no more than the beginning is ours. The ledger has the address.
+    """
+    if origin is None:
+        return error.message
+    host = re.escape(f"[{origin.host}]" if ":" in origin.host else origin.host)
+    place = rf"(?<![\w.-])(?:https?://)?{host}(?::{origin.port})?(?![\w-]|\.\w)"
+    if isinstance(error, HttpRefused | StreamError):
+        place = rf"\A{re.escape(origin.authority)}(?= )"
+    return re.sub(place, lambda _: target, error.message)
+
+
+def _told(target: str, error: AttemptError, origin: Origin | None) -> str:
+    """What happened at a target, in a sentence that names it."""
+    text = _named(target, error, origin)
+    return text if text.startswith((f"{target} ", f"{target}:")) else f"{target}: {text}"
+
+
+def broken_off(target: str, error: AttemptError, origin: Origin | None = None) -> Refusal:
+    """A refusal of the rest of an answer that has begun; `origin` is the target's address."""
     status = status_of(error)
     return Refusal(
         status=status,
-        message=f"The answer broke off. {target}: {error.message}",
+        message=f"The answer broke off. {_told(target, error, origin)}",
         code=error.label,
         words=_words_of(error, status),
     )

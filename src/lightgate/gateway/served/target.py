@@ -38,7 +38,6 @@ class ServedTarget:
     __slots__ = (
         "_instance",
         "_native",
-        "_origin",
         "_quirks",
         "_root",
         "_secrets",
@@ -47,6 +46,7 @@ class ServedTarget:
         "abort_stops_billing",
         "longest_answer",
         "name_bytes",
+        "origin",
         "passes",
         "prices",
         "target",
@@ -68,7 +68,7 @@ class ServedTarget:
         self.abort_stops_billing = abort_stops_billing
         self.passes = frozenset(name.encode() for name in target.provider.passes)
         self._instance = instance
-        self._origin, root = split_url(target.base_url)
+        self.origin, root = split_url(target.base_url)
         self._root = root.rstrip("/")
         provider = target.provider
         self._native = {
@@ -159,7 +159,7 @@ class ServedTarget:
             secrets = self.target.secrets
         size = sum(map(len, pieces)) if pieces else len(body)
         return Prepared(
-            self._origin,
+            self.origin,
             b"%b%d\r\n%b\r\n%b" % (head, size, extra, body),
             dialect,
             self._quirks,
@@ -177,15 +177,15 @@ class ServedTarget:
         path = head.partition(b" ")[2].partition(b" ")[0].decode("latin-1")
         kind = ("content-type", line.partition(b":")[2].strip().decode("latin-1"))
         headers = (kind, *self.target.headers())
-        ask = Ask("POST", self._origin.authority, path, headers, pieces, digest)
+        ask = Ask("POST", self.origin.authority, path, headers, pieces, digest)
         lines = [f"{name}: {value}\r\n" for name, value in signer.sign(ask)]
         return "".join(lines).encode("latin-1")
 
     def bare(self, method: bytes, path: str) -> tuple[Origin, bytes]:
         """A request without a body, about something that the provider keeps."""
         path, headers = self.target.bare(method.decode(), path)
-        head = head_block(self._origin, path, (("accept", "application/json"), *headers))
-        return self._origin, b"%b%b0\r\n\r\n" % (method, head.removeprefix(b"POST"))
+        head = head_block(self.origin, path, (("accept", "application/json"), *headers))
+        return self.origin, b"%b%b0\r\n\r\n" % (method, head.removeprefix(b"POST"))
 
     def without_key(self, text: str) -> str:
         """What the provider says, without the key that it may repeat."""
@@ -202,7 +202,7 @@ class ServedTarget:
         if self._instance:
             headers = (*headers, ("x-lightgate-hop", self._instance))
         path = self.target.path(self._root + self._path(dialect, streamed))
-        head = head_block(self._origin, path, headers)
+        head = head_block(self.origin, path, headers)
         way = self._ways[endpoint.dialect, endpoint.kind, streamed] = dialect, head
         return way
 

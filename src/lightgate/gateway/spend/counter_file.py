@@ -9,8 +9,11 @@ locks), so two `CounterFile` objects of one process exclude each other too, the 
 when a process dies, and closing one object does not release another's. Open the file in the process
 that uses it: a forked copy shares the locks.
 
-A file that was deleted under its workers is copied to its path again by the first of them that sees
-it, and marked: each of the others goes over to the copy when it finds the mark.
+A file that was deleted under its workers is copied to its path again by the first one that sees it
+and marked: each of the others goes over to the copy when it finds the mark. One that was cut off
+or written over is given up in the same way for an empty one, which waits for the ledger: `lost`.
+Words of a mapped file that are no longer in the file must not be touched (the system would kill the
+process), so `whole` is asked before.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ SLOT_WORDS: Final = 2696  # of a key: 5 for its id, 2, two rings of 62, ten of e
 GROWTH: Final = 64  # slots by which the file grows
 
 _MAGIC: Final = int.from_bytes(b"LGSPEND\0", "little")
-_AT_MAGIC, _AT_VERSION, _AT_SIZE, _AT_USED, _AT_WORKERS, _AT_COPIED = range(6)
+_AT_MAGIC, _AT_VERSION, _AT_SIZE, _AT_USED, _AT_WORKERS, _AT_COPIED, _AT_LOST = range(7)
 _HEADER_BYTES: Final = HEADER_WORDS * WORD
 _SLOT_BYTES: Final = SLOT_WORDS * WORD
 _OFD: Final[int | None] = getattr(fcntl, "F_OFD_SETLKW", None)
@@ -64,19 +67,20 @@ class Slot(NamedTuple):
 class CounterFile:
     """The mapped file; `words` is the whole of it and is replaced when the file grows."""
 
-    __slots__ = ("_descriptor", "_map", "_path", "_seen", "_slots", "words")
+    __slots__ = ("_bytes", "_descriptor", "_map", "_path", "_seen", "_slots", "fresh", "words")
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._slots: dict[str, Slot] = {}
         self._seen = 0
         try:
-            self._descriptor = _opened(path)
+            self._descriptor, self.fresh = _opened(path)  # fresh: nothing had been counted in it
         except OSError as error:
             raise CounterFileFailed(
                 f"The counter file {path} cannot be opened: {error.strerror}."
             ) from None
         self._map, self.words = _mapped(self._descriptor)
+        self._bytes = len(self._map)
 
     def __enter__(self) -> Self:
         return self
@@ -138,9 +142,42 @@ class CounterFile:
         return _same_file(self._path, os.fstat(self._descriptor))
 
     @property
+    def whole(self) -> bool:
+        """Whether the file still has all that is mapped of it, and begins as it should."""
+        return (
+            os.lseek(self._descriptor, 0, os.SEEK_END) >= self._bytes
+            and self.words[_AT_MAGIC] == _MAGIC
+        )
+
+    @property
     def copied(self) -> bool:
         """Whether a copy of this file counts in its place."""
         return bool(self.words[_AT_COPIED])
+
+    @property
+    def lost(self) -> int:
+        """When the counts before this file's were lost (monotonic ns); 0: nothing is missing."""
+        return self.words[_AT_LOST]
+
+    def mark_lost(self, now_ns: int) -> None:
+        """Note that counts are missing since a time, or with 0 that they are not."""
+        self.words[_AT_LOST] = now_ns
+
+    def give_up(self, now_ns: int) -> None:
+        """Put an empty file at the path, and leave this one; call it while all of it is locked.
+
+        It is enlarged again, since others may be about to touch it, and is whole for none of them.
+        """
+        try:
+            _enlarge_to(self._descriptor, self._bytes)
+            self.words[_AT_MAGIC] = 0
+            if self.in_place:
+                empty = struct.pack("<7q", _MAGIC, VERSION, SLOT_WORDS, 0, 0, 0, now_ns)
+                put(self._path, empty.ljust(_HEADER_BYTES, b"\0"), unborn=own_name(self._path))
+        except OSError as error:
+            raise CounterFileFailed(
+                f"The counter file {self._path} cannot be written: {error.strerror}."
+            ) from None
 
     def copy(self) -> None:
         """Put a copy at the path, then mark this file; call it while all of it is locked."""
@@ -221,6 +258,7 @@ class CounterFile:
         self.words.release()
         self._map.close()
         self._map, self.words = _mapped(self._descriptor)
+        self._bytes = len(self._map)
 
 
 def _worker_byte(worker: int, change: int) -> bytes:
@@ -239,8 +277,8 @@ _HEADER: Final = _slot(0, HEADER_WORDS)
 WHOLE: Final = _slot(0, _WORKER_BYTES // WORD)  # the header and every slot there can be
 
 
-def _opened(path: Path) -> int:
-    """Open the file, made and begun where there is none.
+def _opened(path: Path) -> tuple[int, bool]:
+    """Open the file, made and begun where there is none; whether it was begun now.
 
     A file of another version is moved aside: the ledger knows the spend, and loads it again.
     """
@@ -248,21 +286,22 @@ def _opened(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if _begun(descriptor, path):
-                return descriptor
+            begun = _begun(descriptor, path)
+            if begun is not None:
+                return descriptor, begun
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
 
 
-def _begun(descriptor: int, path: Path) -> bool:
-    """Whether the file has our version; False: another one was put in its place."""
+def _begun(descriptor: int, path: Path) -> bool | None:
+    """Whether the file was begun now; None: another one was put in its place."""
     _lock(descriptor, _HEADER.lock)
     try:
         here = os.fstat(descriptor)
         if not _same_file(path, here):
-            return False
+            return None
         if here.st_size < _HEADER_BYTES or os.pread(descriptor, WORD, 0) == bytes(WORD):
             _enlarge(descriptor, GROWTH)
             words = struct.pack("<3q", VERSION, SLOT_WORDS, 0)
@@ -272,9 +311,9 @@ def _begun(descriptor: int, path: Path) -> bool:
         head = struct.unpack("<4q", os.pread(descriptor, 4 * WORD, 0))
         whole = here.st_size >= _HEADER_BYTES + head[_AT_USED] * _SLOT_BYTES
         if head[: _AT_SIZE + 1] == (_MAGIC, VERSION, SLOT_WORDS) and whole:
-            return True
+            return False
         path.replace(path.with_name(f"{path.name}.old"))
-        return False
+        return None
     finally:
         _lock(descriptor, _HEADER.unlock)
 
@@ -301,7 +340,10 @@ def _enlarge(descriptor: int, slots: int) -> None:
 
     Real room: writing into a hole of a mapped file on a full disk would kill the process.
     """
-    size = _HEADER_BYTES + slots * _SLOT_BYTES
+    _enlarge_to(descriptor, _HEADER_BYTES + slots * _SLOT_BYTES)
+
+
+def _enlarge_to(descriptor: int, size: int) -> None:
     have = os.fstat(descriptor).st_size
     if size <= have:
         return

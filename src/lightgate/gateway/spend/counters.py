@@ -19,9 +19,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, get_args
 import msgspec
 
 from lightgate.clock.source import SYSTEM
-from lightgate.gateway.spend.counter_file import CounterFile
-from lightgate.gateway.spend.denial import Denied, too_dear, too_many, too_often
-from lightgate.gateway.spend.moved import carry, successor
+from lightgate.gateway.spend.counter_file import CounterFile, CounterFileFailed
+from lightgate.gateway.spend.denial import (
+    RECOUNT_S,
+    Denied,
+    recounting,
+    too_dear,
+    too_many,
+    too_often,
+)
+from lightgate.gateway.spend.moved import carry, carry_known, renewed, successor
 from lightgate.gateway.spend.shares import (
     BASE,
     HELD,
@@ -38,6 +45,7 @@ from lightgate.gateway.spend.shares import (
     Amounts,
     Lease,
     LockedSlot,
+    has_lease,
     lower_limits,
     place_of,
     room_s,
@@ -52,6 +60,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.ledger.store.store import Ledger
 
+CHARGED: Final = 1000  # keys of a dead worker that are looked at in one turn: some 10 ms
 _DAY_NS: Final = 86_400 * SECOND_NS
 _EVER_NS: Final = 2**63
 MOST: Final = 2**50  # a larger wish, such as a client's max_tokens of 10**18, is counted as this
@@ -94,7 +103,7 @@ class SpendCounters:
     `clear_worker`: in that order no money is forgotten.
     """
 
-    __slots__ = ("_clock", "_file", "_gone", "_leases", "_worker")
+    __slots__ = ("_charging", "_clock", "_file", "_gone", "_leases", "_worker")
 
     def __init__(self, file: CounterFile, worker: int, clock: Clock) -> None:
         if not 0 <= worker < WORKERS:
@@ -104,6 +113,7 @@ class SpendCounters:
         self._clock = clock
         self._leases: dict[str, Lease] = {}
         self._gone: set[int] = set()  # workers that are no more and have nothing reserved
+        self._charging: dict[int, list[tuple[str, Slot]]] = {}  # of such, keys still to look at
         file.take_worker(worker)
 
     @classmethod
@@ -129,7 +139,7 @@ class SpendCounters:
 
     def close(self) -> None:
         """Give the leases back and close the file; reservations stay until settled or cleared."""
-        for lease in self._leases.values():
+        for lease in self._leases.values() if self._file.whole else ():
             if lease.until_ns:
                 with self._locked(lease.slot):
                     lease.give_back(self._file.words)
@@ -141,21 +151,61 @@ class SpendCounters:
         return self._file.workers
 
     def keep_in_place(self) -> bool:
-        """Go over to the file at the path where the open one was deleted; whether it was.
+        """Go over to another file where the open one was deleted or damaged; whether it was.
 
-        CounterFileFailed where that cannot be now: then the open one is counted in.
+        CounterFileFailed where that cannot be now: then one that is deleted is counted in.
         """
         old = self._file
+        if not old.whole:
+            return self._renew()
         found = None if old.in_place else successor(old)
         if found is None:
             return False
         new, copied = found
         new.take_worker(self._worker)
         carry(self._leases.items(), old, new, self._worker, copied=copied)
-        self._file = new
-        self._gone = set(range(new.workers))  # who is not here yet is not dead
-        old.close()
+        self._go_over(new)
         return True
+
+    def _renew(self) -> bool:
+        """Count in an empty file: what was in the open one is not there any more."""
+        new = renewed(self._file, self._clock.now_ns())
+        new.take_worker(self._worker)
+        self._leases = carry_known(self._leases.items(), new, self._worker)
+        self._go_over(new)
+        return True
+
+    def _go_over(self, new: CounterFile) -> None:
+        old, self._file = self._file, new
+        self._gone = set(range(new.workers))  # who is not here yet is not dead
+        self._charging.clear()
+        old.close()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the file was empty when it was opened."""
+        return self._file.fresh
+
+    @property
+    def recounts(self) -> bool:
+        """Whether the ledger has to be asked what was spent, and all workers have come over."""
+        lost = self._file.lost
+        return bool(lost) and not lost <= self._clock.now_ns() < lost + int(RECOUNT_S * SECOND_NS)
+
+    def mark_lost(self) -> None:
+        """Refuse keys with a budget until the ledger has been asked what they have spent."""
+        self._file.mark_lost(self._clock.now_ns() or 1)
+
+    def recount(self, keys: Iterable[KeyRecord], spent: Mapping[str, int]) -> None:
+        """Raise spends to what the ledger says, in nano-dollars, and let keys in again.
+
+        It has what is reserved now among what is spent.
+        """
+        self.add(key for key in keys if key.id in spent and key.id not in self._leases)
+        for key_id, nano_usd in spent.items():
+            standing = self.standing(key_id)
+            self.load_spend(key_id, nano_usd - (0 if standing is None else standing.held_nano))
+        self._file.mark_lost(0)
 
     def add(self, keys: Iterable[KeyRecord]) -> None:
         """Give keys their slots ahead of their first request."""
@@ -172,9 +222,12 @@ class SpendCounters:
             lease = self._learn(key)
         if tokens > MOST or nano_usd > MOST:
             tokens, nano_usd = min(tokens, MOST), min(nano_usd, MOST)
-        if not lease.from_ns <= wall_ns < lease.until_ns:
-            return self._admit_locked(lease, wall_ns, tokens, nano_usd)
-        words, held = self._file.words, lease.held + nano_usd
+        file = self._file
+        if not (lease.from_ns <= wall_ns < lease.until_ns and file.whole) or file.lost:
+            return self._admit_locked(key, wall_ns, tokens, nano_usd)
+        words, held = file.words, lease.held + nano_usd
+        if words[lease.held_at] != lease.held or words[lease.spent_at] != lease.spent:
+            return self._admit_locked(key, wall_ns, tokens, nano_usd)  # it was written over
         words[lease.held_at] = held  # before the limit is read: see `shares`
         if lease.limited_per_minute:
             at = lease.at
@@ -189,11 +242,11 @@ class SpendCounters:
                 words[at + REQUESTS] = lease.requests
                 words[at + HELD_TOKENS] = lease.held_tokens
                 words[lease.held_at] = lease.held
-                return self._admit_locked(lease, wall_ns, tokens, nano_usd)
+                return self._admit_locked(key, wall_ns, tokens, nano_usd)
             lease.requests, lease.held_tokens = requests, held_tokens
         elif lease.spent + held > words[lease.spend_limit_at]:
             words[lease.held_at] = lease.held
-            return self._admit_locked(lease, wall_ns, tokens, nano_usd)
+            return self._admit_locked(key, wall_ns, tokens, nano_usd)
         lease.held = held
         return None
 
@@ -214,6 +267,13 @@ class SpendCounters:
         if lease is None:
             return
         wall_ns = self._clock.wall_ns()
+        try:
+            lease = self._keep_whole(lease)
+        except CounterFileFailed:  # it is in the journal, and taken along by the next who can
+            lease.spent += spent_nano
+            lease.held = max(0, lease.held - reserved_nano)
+            lease.held_tokens = max(0, lease.held_tokens - reserved_tokens)
+            return
         if not lease.from_ns <= wall_ns < lease.until_ns:
             with self._locked(lease.slot):
                 self._refresh(lease, wall_ns)
@@ -237,6 +297,7 @@ class SpendCounters:
         lease = self._leases.get(key_id)
         if lease is None:
             return
+        lease = self._keep_whole(lease)
         with self._locked(lease.slot):
             locked = self._rolled(lease, self._clock.wall_ns())
             self._file.words[lease.slot.at + BASE] += max(0, nano_usd - locked.money()[0])
@@ -248,42 +309,63 @@ class SpendCounters:
         """
         orphaned: dict[str, Orphaned] = {}
         for key_id, slot in self._file.slots():
-            with self._locked(slot):
-                words, at = self._file.words, place_of(slot, worker)
-                found = Orphaned(words[at + HELD], words[at + HELD_TOKENS])
-                words[at + HELD] = words[at + HELD_TOKENS] = 0
-                lower_limits(words, at)
-            if any(found):
+            found = self._clear(slot, worker)
+            if found is not None and any(found):
                 orphaned[key_id] = found
         if worker == self._worker:
             for lease in self._leases.values():
                 lease.until_ns = 0  # its copies of the words are wrong now
         return orphaned
 
-    def charge_dead(self) -> None:
+    def _clear(self, slot: Slot, worker: int) -> Orphaned | None:
+        """Drop what a worker that is no more had reserved and leased of a key; None: nothing."""
+        words, at = self._file.words, place_of(slot, worker)
+        if not has_lease(words, at):
+            return None  # without a lock: nobody but the dead worker would have raised anything
+        with self._locked(slot):
+            found = Orphaned(words[at + HELD], words[at + HELD_TOKENS])
+            words[at + HELD] = words[at + HELD_TOKENS] = 0
+            lower_limits(words, at)
+        return found
+
+    def charge_dead(self, most: int = CHARGED) -> bool:
         """Count what workers that are no more had reserved as spent, as the ledger does.
 
-        A worker that was replaced and then killed has no next life that would.
+        A worker that was replaced and then killed has no next life that would. At most so many
+        keys are looked at in one call, for the loop's sake; whether some are left.
         """
+        if not self._file.whole:
+            return False  # until another one has its place
         for worker in range(self._file.workers):
             if worker == self._worker:
                 continue
             if not self._file.borrow_worker(worker):
                 self._gone.discard(worker)
+                self._charging.pop(worker, None)
                 continue
             try:
-                if worker not in self._gone:
-                    self._gone.add(worker)
-                    self._charge(worker)
+                if worker not in self._gone and self._charge_some(worker, most):
+                    return True
             finally:
                 self._file.give_worker_back(worker)
+        return False
+
+    def _charge_some(self, worker: int, most: int) -> bool:
+        """Charge some keys of a worker that is no more; whether there are others."""
+        left = self._charging.setdefault(worker, list(self._file.slots()))
+        for key_id, slot in left[:most]:
+            held = self._clear(slot, worker)
+            if held is not None and any(held):
+                self.settle(key_id, 0, held.nano_usd, 0, held.tokens)
+        del left[:most]
+        if not left:
+            del self._charging[worker]
+            self._gone.add(worker)
+        return bool(left)
 
     def charge_own(self) -> None:
         """Count what an earlier life of this worker had reserved as spent."""
-        self._charge(self._worker)
-
-    def _charge(self, worker: int) -> None:
-        for key_id, held in self.clear_worker(worker).items():
+        for key_id, held in self.clear_worker(self._worker).items():
             self.settle(key_id, 0, held.nano_usd, 0, held.tokens)
 
     def standing(self, key_id: str) -> KeyStanding | None:
@@ -291,6 +373,7 @@ class SpendCounters:
         lease = self._leases.get(key_id)
         if lease is None:
             return None
+        lease = self._keep_whole(lease)
         wall_ns = self._clock.wall_ns()
         with self._locked(lease.slot):
             locked = self._rolled(lease, wall_ns)
@@ -306,7 +389,7 @@ class SpendCounters:
 
     def own_part(self, key: KeyRecord) -> OwnPart:
         """What this machine has spent for a key in the running period, and this worker reserved."""
-        lease = self._leases.get(key.id) or self._learn(key)
+        lease = self._keep_whole(self._leases.get(key.id) or self._learn(key))
         with self._locked(lease.slot):
             locked, words = self._rolled(lease, self._clock.wall_ns()), self._file.words
             held, tokens = words[lease.held_at], words[lease.at + HELD_TOKENS]
@@ -329,6 +412,8 @@ class SpendCounters:
             self._file.unlock(slot)
 
     def _learn(self, key: KeyRecord) -> Lease:
+        if not self._file.whole:
+            self._renew()
         slot = self._file.place(key.id)
         lease = self._leases[key.id] = Lease(key, slot, self._worker, _KINDS[key.budget_period])
         return lease
@@ -354,9 +439,19 @@ class SpendCounters:
         lease.read(self._file.words)
         return locked
 
+    def _keep_whole(self, lease: Lease) -> Lease:
+        """Go over to another file where the open one was damaged; the lease of the key there."""
+        file = self._file
+        if not file.whole or not lease.kept_by(file.words):
+            self._renew()
+        return self._leases.get(lease.key.id) or self._learn(lease.key)
+
     def _admit_locked(
-        self, lease: Lease, wall_ns: int, tokens: int, nano_usd: int
+        self, key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int
     ) -> Denied | None:
+        lease = self._keep_whole(self._leases[key.id])
+        if self._file.lost and key.budget_usd is not None:
+            return recounting()
         self._file.lock(lease.slot)
         try:
             if not self._file.copied:
@@ -382,6 +477,8 @@ class SpendCounters:
             lease.give_back(words)
             return denied
         locked.lease(need, left)
+        if lease.budget_nano is not None:
+            lease.seen = locked.seen()
         lease.held += need.nano_usd
         words[at + HELD] = lease.held
         if lease.limited_per_minute:
@@ -457,6 +554,7 @@ def restore(
         orphaned = counters.clear_worker(worker)
         for key_id, held in orphaned.items() if raise_to is not None else ():
             counters.settle(key_id, 0, held.nano_usd, 0, held.tokens)
+    counters.recount((), {})
 
 
 def _denied(

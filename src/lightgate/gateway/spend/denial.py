@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 _SECOND_NS: Final = 1_000_000_000
 _DAY_NS: Final = 86_400 * _SECOND_NS
 _MINUTE_S: Final = 60.0
+RECOUNT_S: Final = 2.0  # in which every worker writes what it knows into a new file
 _NO_REFILL_S: Final = 86_400.0  # a total budget does not begin again; somebody may raise it
 
 
 class Denied(msgspec.Struct, frozen=True, kw_only=True):
     """The limit that a request does not fit into, and when it may."""
 
-    reason: Literal["rpm", "tpm", "budget", "share"]
+    reason: Literal["rpm", "tpm", "budget", "share", "counters"]
     retry_after_s: float
     message: str
 
@@ -62,6 +63,15 @@ def beyond_share(wait_s: float) -> Denied:
         f" one's share is used up; try again in {math.ceil(wait_s)} s."
     )
     return Denied(reason="share", retry_after_s=wait_s, message=said)
+
+
+def recounting() -> Denied:
+    """Deny a request: what its key has spent is read from the ledger at the moment."""
+    said = (
+        "What this key has spent is being read from the ledger again, since the counters of budgets"
+        " were damaged; try again in a few seconds."
+    )
+    return Denied(reason="counters", retry_after_s=RECOUNT_S, message=said)
 
 
 def _refill(period: Period, wall_ns: int) -> tuple[float, str]:

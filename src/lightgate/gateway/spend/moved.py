@@ -3,6 +3,10 @@
 The first worker that sees it takes all leases back and copies the file, while all of it is locked.
 What a worker counts in the old file after that is in its own words alone, which it takes along when
 it goes over: at the latest when it needs another lease, since the old file is marked.
+
+A file that was cut off or written over says nothing any more. An empty one takes its place, where
+each worker writes what it knows itself: its own counts, and the spend of the others as it last saw
+it. Until the ledger has been asked for the rest, keys with a budget are refused.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from lightgate.gateway.spend.shares import (
     OWN_PERIOD,
     OWN_WORDS,
     PERIOD,
+    SPENT,
     VISIBLE_S,
     LockedSlot,
     lower_limits,
@@ -50,6 +55,43 @@ def successor(old: CounterFile) -> tuple[CounterFile, bool] | None:
         return CounterFile(old.path), old.copied
     finally:
         old.unlock(WHOLE)
+
+
+def renewed(old: CounterFile, now_ns: int) -> CounterFile:
+    """Open the file that takes the place of one that was cut off or written over."""
+    old.lock(WHOLE)
+    try:
+        old.give_up(now_ns)
+        return CounterFile(old.path)
+    finally:
+        old.unlock(WHOLE)
+
+
+def carry_known(
+    leases: Iterable[tuple[str, Lease]], new: CounterFile, worker: int
+) -> dict[str, Lease]:
+    """Write what a worker knows without its file into another one; the leases that it has there."""
+    kept = {}
+    for key_id, lease in leases:
+        if lease.seen is None and not lease.held and not lease.held_tokens:
+            continue  # nothing of this key was counted here: it gets a slot with its next request
+        kept[key_id] = lease
+        lease.place(new.place(key_id), worker)
+        slot, words, at = lease.slot, new.words, lease.at
+        new.lock(slot)
+        try:
+            there = LockedSlot(words, slot.at, at, new.workers)
+            if lease.seen is not None:
+                there.raise_to(lease.seen)
+                if words[slot.at + PERIOD] == lease.seen.period:
+                    words[at + SPENT] = max(words[at + SPENT], lease.spent)
+            words[at + HELD], words[at + HELD_TOKENS] = lease.held, lease.held_tokens
+            words[at + OWN_PERIOD] = words[slot.at + PERIOD]
+            lease.give_back(words)
+            lease.read(words)
+        finally:
+            new.unlock(slot)
+    return kept
 
 
 def carry(

@@ -61,6 +61,14 @@ class Amounts(NamedTuple):
     tokens: int
 
 
+class SeenSpend(NamedTuple):
+    """A key's spend as its slot had it: nano-dollars, those of each worker apart."""
+
+    period: int
+    base: int
+    spent: list[int]
+
+
 class Lease:
     """What one worker may take for one key without asking the others.
 
@@ -70,8 +78,8 @@ class Lease:
 
     __slots__ = (
         "at", "budget_nano", "from_ns", "held", "held_at", "held_tokens", "key", "kind",
-        "limited_per_minute", "requests", "slot", "spend_limit_at", "spent", "spent_at", "tokens",
-        "until_ns",
+        "limited_per_minute", "requests", "seen", "slot", "spend_limit_at", "spent", "spent_at",
+        "tokens", "until_ns",
     )  # fmt: skip
 
     def __init__(self, key: KeyRecord, slot: Slot, worker: int, kind: int) -> None:
@@ -82,6 +90,7 @@ class Lease:
         self.limited_per_minute = key.rpm is not None or key.tpm is not None
         self.from_ns = self.until_ns = 0  # nothing is leased yet
         self.spent = self.held = self.requests = self.tokens = self.held_tokens = 0
+        self.seen: SeenSpend | None = None  # when the slot was last locked for a request
 
     def place(self, slot: Slot, worker: int) -> None:
         """Count in a slot, in the words of a worker."""
@@ -95,6 +104,12 @@ class Lease:
         self.spent, self.held = words[at + SPENT], words[at + HELD]
         self.requests = words[at + REQUESTS]
         self.tokens, self.held_tokens = words[at + TOKENS], words[at + HELD_TOKENS]
+
+    def kept_by(self, words: memoryview[int]) -> bool:
+        """Whether the worker's own words, which nobody else writes, are still what it wrote."""
+        return not self.until_ns or (
+            words[self.held_at] == self.held and words[self.spent_at] == self.spent
+        )
 
     def give_back(self, words: memoryview[int]) -> None:
         """Lower the limits to what is spent and reserved; the next request asks again."""
@@ -187,6 +202,28 @@ class LockedSlot:
             held += own[HELD]
         return spent, held
 
+    def seen(self) -> SeenSpend:
+        """The spend of this period, to be known should the file be lost."""
+        period = self._words[self._at + PERIOD]
+        rows = [own[SPENT] if own[OWN_PERIOD] == period else 0 for _, own in self._rows()]
+        return SeenSpend(period, self._words[self._at + BASE], rows)
+
+    def raise_to(self, seen: SeenSpend) -> None:
+        """Raise the spend of every worker to what was seen of it, where the period is the same."""
+        words, at = self._words, self._at
+        self.roll(seen.period)
+        if words[at + PERIOD] != seen.period:
+            return
+        words[at + BASE] = max(words[at + BASE], seen.base)
+        first = at + _FIRST
+        for own, spent in zip(
+            range(first, first + len(seen.spent) * OWN_WORDS, OWN_WORDS), seen.spent, strict=True
+        ):
+            if words[own + OWN_PERIOD] != seen.period:
+                words[own + SPENT] = 0
+                words[own + OWN_PERIOD] = seen.period
+            words[own + SPENT] = max(words[own + SPENT], spent)
+
     def held_tokens(self) -> int:
         """Tokens reserved by all workers."""
         return sum(own[HELD_TOKENS] for _, own in self._rows())
@@ -250,6 +287,16 @@ def lower_limits(words: memoryview[int], at: int) -> None:
     ):
         used = sum(words[at + count] for count in counts)
         words[at + limit] = min(words[at + limit], used)
+
+
+def has_lease(words: memoryview[int], at: int) -> bool:
+    """Whether a worker has anything reserved, or may take more than it has."""
+    _, held, spent, most, _, requests, request_limit, held_tokens, tokens, token_limit = words[
+        at : at + OWN_WORDS
+    ].tolist()
+    return bool(
+        held or held_tokens or most > spent or request_limit > requests or token_limit > tokens
+    )
 
 
 def room_s(seconds: list[int], head: int, over: int, wall_ns: int) -> float:

@@ -65,6 +65,10 @@ class JournalFailed(LightgateError):  # noqa: N818 - names the event
         return failure
 
 
+class JournalDamaged(JournalFailed):
+    """The file was cut off or written over: what was in it has to be written into another one."""
+
+
 class Journal:
     """The journal of one process life; not for several threads.
 
@@ -122,6 +126,8 @@ class Journal:
         file = self._file
         if file is None:
             raise JournalFailed("The journal is closed." if self._closed else "The disk is full.")
+        if file.damaged:
+            raise JournalDamaged("The journal was cut off or written over.")
         payload = self._encode(record)
         if file.size >= self._rotate_bytes:
             self._rotate()
@@ -153,6 +159,8 @@ class Journal:
         now: then the open one is written on.
         """
         before = self._file
+        if before is not None and before.damaged:
+            raise JournalDamaged("The journal was cut off or written over.")
         if before is None or before.lies_at(self.path):
             self.lost = False
             return False
@@ -162,11 +170,23 @@ class Journal:
         self.lost = False
         return True
 
+    def begin_anew(self) -> None:
+        """Go on in a new file beside one that was damaged; JournalFailed where none can be made."""
+        before, self._part = self._file, self._part + 1
+        try:
+            self._open()
+        except BaseException:
+            self._part -= 1
+            raise
+        if before is not None:
+            before.close()
+
     def close(self) -> None:
         """Let go of the file; the shipper may then finish it. JournalFailed where it is lost."""
         self._closed = True
         try:
-            self.keep_in_place()
+            with contextlib.suppress(JournalDamaged):
+                self.keep_in_place()
         finally:
             if self._file is not None:
                 self._file.close()
@@ -235,6 +255,17 @@ class _Mapped:
         self._room = self._ahead = self.size = 0
         self._map: mmap.mmap | None = None
         self._words = memoryview(b"")  # the same bytes, to store a head at once
+        self._last = (0, 0)  # where the last head stands, and what it is
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the file was cut off or written over: its words must not be touched then."""
+        if self._map is None:
+            return False
+        if os.lseek(self._descriptor, 0, os.SEEK_END) < self._room:
+            return True
+        place, head = self._last
+        return bool(self.size) and self._words[place] != head
 
     def append(self, payload: bytes) -> None:
         """Copy a frame in, its head last; OSError when the disk gives no room."""
@@ -249,7 +280,10 @@ class _Mapped:
         mapped[first : first + length] = payload
         # The head as one number, whose bytes are those of _HEAD.
         head = crc32(payload, length) << 32 | length
-        self._words[start // _ALIGN] = head if _LITTLE else _swapped(head)
+        if not _LITTLE:
+            head = _swapped(head)
+        self._words[start // _ALIGN] = head
+        self._last = start // _ALIGN, head
         self.size = end
 
     def copy(self, other: _Mapped) -> None:
@@ -257,6 +291,7 @@ class _Mapped:
         self.grow(other.size)
         words = other.size // _ALIGN
         self._words[:words] = other._words[:words]
+        self._last = other._last
         self.size = other.size
 
     def lies_at(self, path: Path) -> bool:
@@ -277,6 +312,8 @@ class _Mapped:
 
     def grow(self, end: int) -> None:
         """Have room up to here and the spare behind it; OSError where not even the former is."""
+        if self.damaged:
+            raise OSError(errno.EIO, "it was cut off or written over")
         before, wanted = self._room, -(-(end + SPARE_BYTES) // GROW_BYTES) * GROW_BYTES
         self._take(wanted)
         self._take(end)  # a disk may give a little where it does not give much

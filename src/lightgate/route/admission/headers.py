@@ -30,6 +30,7 @@ _WHAT: Final[dict[bytes, What]] = {
     b"tokens-generated": "output",
 }
 _PARTS: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|us|ns|d|h|m|s)")
+_LONGEST: Final = 64  # characters of a time; the search for parts in 60,000 digits takes a minute
 _UNITS: Final = {
     "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9,
 }  # fmt: skip
@@ -86,6 +87,8 @@ def _reset_s(value: bytes, wall_s: float) -> float | None:
     if number is not None:
         return max(0.0, number - wall_s) if number > _EPOCH_LIKE else number
     text = value.decode("latin-1").strip()
+    if len(text) > _LONGEST:
+        return None
     parts = _PARTS.findall(text)
     if parts and "".join(size + unit for size, unit in parts) == text:
         return sum(float(size) * _UNITS[unit] for size, unit in parts)

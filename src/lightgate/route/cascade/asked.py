@@ -64,9 +64,10 @@ _LARGER: Final = HARD | {"make", "explain", "worked", "condense", "long_form"}
 _ON_A_TEXT: Final = frozenset({"easy", "condense", "short_form"})
 COUNTED: Final = frozenset({"limits", "reason"})  # families of which every word counts
 
+# No opening mark is inside: a text of such marks would be searched from each of them.
 _QUOTE: Final = re.compile(
-    rf'"[^"]{{{_QUOTED},}}"|“[^”]{{{_QUOTED},}}”|„[^“”]{{{_QUOTED},}}[“”]'
-    rf"|«[^»]{{{_QUOTED},}}»|「[^」]{{{_QUOTED // 2},}}」"
+    rf'"[^"]{{{_QUOTED},}}"|“[^“”]{{{_QUOTED},}}”|„[^„“”]{{{_QUOTED},}}[“”]'
+    rf"|«[^«»]{{{_QUOTED},}}»|「[^「」]{{{_QUOTED // 2},}}」"
 )
 # A class of letters comes first, so that the search for it is quick.
 _ENDS: Final = re.compile(r"([.!?:。!?:؟।\n](?:(?<=[.!?:])\s+|(?<=[^.!?:])\s*))")

@@ -1,0 +1,222 @@
+"""Counters whose file is cut off or written over under the workers: nothing crashes, and no budget
+is spent twice: keys with one are refused until the ledger has said what was spent.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from full_disk import full_disk
+from lightgate.clock.source import ManualClock
+from lightgate.gateway.spend.counter_file import HEADER_WORDS, SLOT_WORDS, WORD, CounterFileFailed
+from lightgate.gateway.spend.counters import CHARGED, SpendCounters
+from lightgate.gateway.spend.denial import RECOUNT_S
+from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+NOON = 1_699_963_200_000_000_000
+DOLLAR = 1_000_000_000
+SECOND = 1_000_000_000
+
+
+def key(**terms: Any) -> KeyRecord:
+    return new_key(KeyTerms(name="n", **terms), clock=ManualClock())[1]
+
+
+KEY = key(budget_usd=Decimal(100))
+OTHER = key(budget_usd=Decimal(10))
+PER_MINUTE = key(rpm=5)
+EVERY = (KEY, OTHER, PER_MINUTE)
+
+
+class Workers:
+    """Workers that count in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = ManualClock(now_ns=7 * SECOND, wall_ns=NOON)
+        self.made: list[SpendCounters] = []
+
+    def start(self, worker: int) -> SpendCounters:
+        self.made.append(SpendCounters.open(self.path, worker, EVERY, clock=self.clock))
+        return self.made[-1]
+
+    def asks(self, spend: SpendCounters, dollars: int, record: KeyRecord = KEY) -> str:
+        """Why a request is refused; nothing where it is not."""
+        denied = spend.admit(record, self.clock.wall_ns(), 0, dollars * DOLLAR)
+        return "" if denied is None else denied.reason
+
+    def spent(self, spend: SpendCounters, record: KeyRecord = KEY) -> tuple[float, float]:
+        standing = spend.standing(record.id)
+        assert standing is not None
+        return standing.spent_nano / DOLLAR, standing.held_nano / DOLLAR
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Workers]:
+    made = Workers(tmp_path / "spend")
+    yield made
+    for one in made.made:
+        one.close()
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def halved(path: Path) -> None:
+    os.truncate(path, (HEADER_WORDS + SLOT_WORDS // 2) * WORD)
+
+
+def zeroed(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+
+
+def begun_anew(path: Path) -> None:
+    """What a worker does that is started between: the file is as large as it was, and empty."""
+    os.truncate(path, 0)
+    SpendCounters.open(path, 9).close()
+
+
+DAMAGES = pytest.mark.parametrize("damage", [emptied, halved, zeroed, begun_anew])
+
+
+@DAMAGES
+def test_budgets_wait_for_the_ledger_and_go_on_from_it(
+    workers: Workers, damage: Callable[[Path], None]
+) -> None:
+    one, two = workers.start(0), workers.start(1)
+    one.load_spend(KEY.id, 20 * DOLLAR)  # of earlier lives
+    assert [workers.asks(one, 10), workers.asks(two, 5), workers.asks(one, 2)] == ["", "", ""]
+    one.settle(KEY.id, 10 * DOLLAR, 7 * DOLLAR, 0, 0)
+    damage(workers.path)
+    # The ledger has 30 of the spend and both reservations, 7 dollars, among what is spent.
+    assert workers.asks(one, 1) == "counters"
+    assert workers.asks(two, 1) == "counters"
+    assert one.keep_in_place() in {True, False}  # either may have gone over by itself
+    two.settle(KEY.id, 5 * DOLLAR, 3 * DOLLAR, 0, 0)
+    assert workers.asks(one, 0, PER_MINUTE) == ""  # nothing is said of money
+    assert not one.recounts
+    workers.clock.advance(int(RECOUNT_S * SECOND))
+    assert one.recounts
+    assert workers.asks(one, 1) == "counters"
+    one.recount(EVERY, {KEY.id: 32 * DOLLAR, OTHER.id: 9 * DOLLAR})
+    assert not one.recounts
+    assert not two.recounts
+    assert workers.spent(one) == workers.spent(two) == (30, 2)
+    assert workers.asks(one, 69) == "budget"
+    assert workers.asks(two, 68) == ""
+    assert workers.asks(two, 2, OTHER) == "budget"
+    assert workers.asks(one, 1, OTHER) == ""
+
+
+@DAMAGES
+def test_what_workers_know_themselves_is_never_forgotten(
+    workers: Workers, damage: Callable[[Path], None]
+) -> None:
+    """A ledger that knows less, since a disk was full, lowers nothing; nothing is counted twice."""
+    one, two = workers.start(0), workers.start(1)
+    one.load_spend(KEY.id, 20 * DOLLAR)
+    for spend, cost in ((one, 4), (two, 6), (one, 1)):
+        assert workers.asks(spend, 10) == ""
+        spend.settle(KEY.id, 10 * DOLLAR, cost * DOLLAR, 0, 0)
+    assert workers.asks(two, 9) == ""
+    damage(workers.path)
+    for spend in (one, two):
+        workers.asks(spend, 1)
+    workers.clock.advance(int(RECOUNT_S * SECOND))
+    two.recount(EVERY, {})
+    assert workers.spent(one) == workers.spent(two) == (31, 9)
+
+
+def test_a_settlement_alone_finds_the_damage(workers: Workers) -> None:
+    one = workers.start(0)
+    assert workers.asks(one, 10) == ""
+    emptied(workers.path)
+    one.settle(KEY.id, 10 * DOLLAR, 7 * DOLLAR, 0, 0)
+    assert workers.spent(one) == (7, 0)
+    assert workers.asks(one, 1) == "counters"
+
+
+def test_an_older_copy_that_was_written_into_the_file_gives_nothing_back(
+    workers: Workers, tmp_path: Path
+) -> None:
+    one = workers.start(0)
+    assert workers.asks(one, 10) == ""
+    shutil.copy(workers.path, tmp_path / "backup")
+    one.settle(KEY.id, 10 * DOLLAR, 9 * DOLLAR, 0, 0)
+    shutil.copy(tmp_path / "backup", workers.path)
+    assert workers.asks(one, 1) == "counters"
+    workers.clock.advance(int(RECOUNT_S * SECOND))
+    one.recount(EVERY, {})
+    assert workers.spent(one) == (9, 0)
+
+
+def test_every_look_at_counters_survives_a_file_that_is_cut_off(workers: Workers) -> None:
+    looks: list[Callable[[SpendCounters], object]] = [
+        lambda spend: spend.standing(KEY.id),
+        lambda spend: spend.own_part(KEY),
+        lambda spend: spend.left_nano(KEY),
+        lambda spend: spend.load_spend(KEY.id, 1),
+        lambda spend: spend.charge_dead(),
+        lambda spend: spend.add([key(rpm=1)]),
+        lambda spend: spend.keep_in_place(),
+    ]
+    for number, look in enumerate(looks):
+        spend = workers.start(number)
+        assert workers.asks(spend, 0, PER_MINUTE) in {"", "rpm"}
+        emptied(workers.path)
+        look(spend)
+        workers.made.remove(spend)
+        emptied(workers.path)
+        spend.close()
+
+
+def test_on_a_full_disk_what_is_settled_stays_known(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = workers.start(0)
+    assert workers.asks(one, 10) == ""
+    assert workers.asks(one, 20) == ""
+    emptied(workers.path)
+    with monkeypatch.context() as patched:
+        full_disk(patched)
+        with pytest.raises(CounterFileFailed, match="No space left on device"):
+            workers.asks(one, 1)
+        one.settle(KEY.id, 10 * DOLLAR, 7 * DOLLAR, 0, 0)
+    assert workers.asks(one, 1) == "counters"
+    assert workers.spent(one) == (7, 20)
+
+
+def test_a_worker_says_whether_it_found_an_empty_file(workers: Workers) -> None:
+    assert workers.start(0).fresh
+    assert not workers.start(1).fresh
+    again = workers.start(2)
+    again.mark_lost()
+    assert workers.asks(again, 1) == "counters"
+
+
+def test_keys_of_a_dead_worker_are_looked_at_in_parts(workers: Workers) -> None:
+    many = [key(budget_usd=Decimal(1)) for _ in range(5)]
+    dead = workers.start(0)
+    for record in many:
+        assert dead.admit(record, NOON, 0, DOLLAR // 2) is None
+    alive = workers.start(1)
+    alive.add(many)
+    assert CHARGED >= 100
+    assert not alive.charge_dead(2)  # it lives
+    workers.made.remove(dead)
+    dead._file.close()  # as a kill does: nothing is given back
+    calls = [alive.charge_dead(2) for _ in range(6)]
+    assert calls == [True, True, True, False, False, False]
+    standings = [alive.standing(record.id) for record in many]
+    assert [one.spent_nano for one in standings if one is not None] == 5 * [DOLLAR // 2]
