@@ -10,6 +10,7 @@ import pytest
 
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Z80, Z95, Prior
+from lightgate.route.form.size import size_of
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import SERVER
 from lightgate.route.plan import hedge as hedges
@@ -184,9 +185,9 @@ def test_a_plan_predicts_the_first_token_with_its_wait_and_its_band() -> None:
 def test_a_target_with_a_queue_is_waited_for_four_times_its_wait_longer() -> None:
     forms = Forms({A: prior(1.0, sigma=0.1), B: prior(9.0)})
     for second in range(20):
-        forms.first(A, 0, second * S // 10, S)
+        forms.first(A, size_of(100), second * S // 10, S)
     usual = plan(forms).steps[0].ttft_ns
-    assert usual == forms.form(A).due_ns(0)
+    assert usual == forms.form(A).due_ns(size_of(100))
     assert usual is not None
     for _ in range(6):
         forms.started(A)

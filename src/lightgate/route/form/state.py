@@ -27,6 +27,7 @@ class SizeState(msgspec.Struct, frozen=True, array_like=True):
     variance: float
     seen: int
     recent: tuple[float, ...]
+    reading: tuple[tuple[int, int, float], ...] = ()  # of each step
 
 
 class TargetState(msgspec.Struct, frozen=True, array_like=True):
@@ -59,7 +60,10 @@ class FormState(msgspec.Struct, frozen=True):
 
 def record(form: Form) -> TargetState:
     """Make the record of a form; its load is left out."""
-    sizes = tuple(SizeState(s.long, s.variance, s.seen, tuple(s.recent)) for s in form.sizes)
+    sizes = tuple(
+        SizeState(s.long, s.variance, s.seen, tuple(s.recent), s.reading.known())
+        for s in form.sizes
+    )
     return TargetState(
         sizes,
         form.deviation,
@@ -109,7 +113,7 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     belief += share * (known.sizes[at].long + known.deviation - belief)
     blank = form.last_ns == NEVER
     for mine, its in zip(form.sizes, known.sizes, strict=True):
-        _merge_size(mine, its, newer=newer, blank=blank)
+        _merge_size(mine, its, now_ns, newer=newer, blank=blank)
     if share:
         form.deviation = belief - form.sizes[at].long
     form.variance += share * (known.variance - form.variance)
@@ -123,7 +127,9 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     form.until_ns = NEVER
 
 
-def _merge_size(mine: PromptSize, its: SizeState, *, newer: bool, blank: bool) -> None:
+def _merge_size(mine: PromptSize, its: SizeState, now_ns: int, *, newer: bool, blank: bool) -> None:
+    if its.reading:
+        mine.lower(mine.reading.take(its.reading, math.sqrt(mine.variance), now_ns))
     share = 1.0 if blank else _share(mine.seen, its.seen)
     mine.long += share * (its.long - mine.long)
     mine.variance += share * (its.variance - mine.variance)

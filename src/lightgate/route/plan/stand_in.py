@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightgate.route.plan.hedge import delay_ns, fit
+from lightgate.route.plan.hedge import due_by_ns, fit
 from lightgate.route.plan.plan import StandInHedge
 from lightgate.route.plan.second_price import lost_nano, premium_nano
 
@@ -49,7 +49,7 @@ class StandIn:
         premium, part = premium_nano(ask, tokens, names[0], names[2])
         first, second, third = [lost_nano(ask, tokens, target) for target in names]
         lost = first + max(second + premium, third)
-        return StandInHedge(delay_ns(stand_in.sizes[size], q), lost, part)
+        return StandInHedge(due_by_ns(stand_in, size, q), lost, part)
 
     def __eq__(self, other: object) -> bool:
         """Two plans that do the same are equal, whatever they were made of."""
