@@ -261,7 +261,11 @@ def test_a_hedge_of_the_second_is_prepared_where_there_is_a_third() -> None:
     assert again.premium == pytest.approx(0.75)
     assert plan(Forms({A: prior(1.0), B: prior(3.0)}), hedge="auto").again is None
     assert plan(forms, "cheapest", hedge="auto", prices=prices).again is None
-    assert plan(forms, hedge="2s").again is None
+    fixed = plan(forms, hedge="2s").again
+    assert fixed is not None
+    stand_in = fixed()
+    assert stand_in is not None
+    assert stand_in.delay_ns == 2 * S  # a set time holds for whoever stands in
 
 
 @pytest.mark.parametrize(("race", "racers"), [(2, (A, B)), (3, (A, B, C)), (9, (A, B, C))])

@@ -49,6 +49,7 @@ class TargetState(msgspec.Struct, frozen=True, array_like=True):
     limit: float | None = None  # in flight; None: no limit
     curve: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)  # room, slope, widest, holding
     pace: tuple[float, float, float] = (0.0, 0.0, 0.0)  # drag, known, usual number beside
+    penalty: float = 0.0  # the part of the deviation that failures made
 
 
 class FormState(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ def record(form: Form) -> TargetState:
         form.limit.most if form.limit.firm else None,
         (form.curve.room, form.curve.slope, form.curve.widest, form.curve.holding_s),
         (form.pace.drag, form.pace.known, form.pace.usual),
+        form.penalty,
     )
 
 
@@ -116,6 +118,7 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
         _merge_size(mine, its, now_ns, newer=newer, blank=blank)
     if share:
         form.deviation = belief - form.sizes[at].long
+        form.penalty += share * (known.penalty - form.penalty)
     form.variance += share * (known.variance - form.variance)
     form.noise += share * (known.noise - form.noise)
     form.errors += share * (known.errors - form.errors)

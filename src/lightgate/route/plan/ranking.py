@@ -508,14 +508,14 @@ class Ranking:
 
     def _again(self, lead: _Lead) -> StandIn | None:
         """Return how the second target is hedged, should it stand in for the first."""
-        q, place = lead.quantile, lead.backup
-        if q is None or not place or self.well < 3 or self.together < 3:
+        due, place = lead.hedge_ns if lead.quantile is None else lead.quantile, lead.backup
+        if due is None or not place or self.well < 3 or self.together < 3:
             return None
         if self.policy.money == "first":
             return None
         third = 1 if place > 1 else 2
         places = (lead.places[0], lead.places[place], lead.places[third])
-        asked = (self.ask, self.tokens, self.size, self.now_ns, q)
+        asked = (self.ask, self.tokens, self.size, self.now_ns, due)
         return StandIn(asked, self.order, self.known, places)
 
     def _basis(self, lead: _Lead) -> Basis:
