@@ -118,6 +118,7 @@ USUAL: Final = dict(
         _plain("dear", 3000, TROUBLED, CHEAPEST),
         _plain("mixed", 3000, TROUBLED),
         _plain("prompts", 3000, LOADED),
+        _plain("reading", 3000, TROUBLED),
         _plain("T1", 6000, EVERY),
         _plain("T4", 6000, EVERY),
         _plain("T5", 6000, EVERY),
@@ -185,6 +186,9 @@ LIMITS: Final = (
     Limit("step", "ttft_p95", 1.5, (GREEDY,)),
     Limit("step", "failures", 0.0),
     Limit("prompts", "ttft_p95", 1.5, (GREEDY,)),
+    # A small engine reads slowly: probes of a few words must not stand for pages.
+    Limit("reading", "ttft_p95", 1.2, (GREEDY,)),
+    Limit("reading", "ratio", 1.25, least=0.8),
     # Strangers' requests are invisible without metrics: a simulated design had 2.6 times the
     # oracle, and 1.64 times with metrics that are read once a second.
     Limit("strangers", "ttft_p95", 2.7, (GREEDY,)),

@@ -302,6 +302,20 @@ async def test_an_own_engine_without_a_price_is_probed_while_there_is_traffic(st
     assert 250 < (note.attempts[0].tokens_in or 0) < 450  # as the simulator counts them
 
 
+async def test_the_usual_prompt_is_known_from_the_first_request_on(start: Start) -> None:
+    rig = await start('[models.m]\ntargets = ["lab/think", "lab/tool"]\npolicy = "fastest"\n')
+    learned = rig.state.learned
+    learned.asked_with(400)
+    assert learned.usual_in == 400.0  # not a twentieth of it
+    learned.asked_with(800)
+    assert learned.usual_in == 600.0
+    for _ in range(100):
+        learned.asked_with(1000)
+    before = learned.usual_in
+    learned.asked_with(0)
+    assert learned.usual_in == pytest.approx(0.95 * before)  # of about twenty
+
+
 async def test_a_failed_probe_counts_against_its_target(start: Start) -> None:
     rig = await start(
         '[models.m]\ntargets = ["lab/plain!status:500", "lab/plain!status:503"]\n'

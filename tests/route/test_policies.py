@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lightgate.config.values import Policy
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
+from lightgate.route.form.size import size_of
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
@@ -165,8 +166,8 @@ def test_deadlines_are_learned_and_the_last_has_none() -> None:
     forms = Forms(PRIORS)
     assert [step.ttft_ns for step in plan("ordered", of=forms).steps] == [None] * 3
     for number in range(40):
-        forms.first("soon/m", 0, number, int((1.0 + number % 3) * S))
-        forms.first("mid/m", 0, number, S // 5)
+        forms.first("soon/m", size_of(500), number, int((1.0 + number % 3) * S))
+        forms.first("mid/m", size_of(500), number, S // 5)
     steps = plan("ordered", of=forms, now=40).steps
     first_ns = steps[0].ttft_ns
     assert first_ns is not None

@@ -1,7 +1,7 @@
 """The observer of requests and attempts: tells breakers, form and hedge budgets what happened.
 
 The gateway and the rehearsal both report here, so that a rehearsed policy learns what it would
-learn in production. Instants and durations in nanoseconds; `size` is that of `form.size.bucket`.
+learn in production. Instants and durations in nanoseconds; `size` is that of `form.size.size_of`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from lightgate.sim.world import LoadPoint, Weather, WorldModel, WorldPrice, Worl
 if TYPE_CHECKING:
     import random
 
-CAPPED = ("fastest", "voice", "cheapest", "balanced", "coding", "agent")
+CAPPED = ("chat", "fastest", "voice", "cheapest", "balanced", "coding", "agent")
 CAP = 0.10  # of all spend: the cap of hedges
 
 

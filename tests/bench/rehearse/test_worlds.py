@@ -194,6 +194,19 @@ def test_a_flapping_engine_is_slow_every_other_stretch() -> None:
     assert medians == pytest.approx([0.15, 1.5, 0.15, 1.5])
 
 
+@pytest.mark.parametrize("name", ["fastest", "chat", "voice"])
+def test_a_small_engine_is_asked_for_short_prompts_and_spared_long_ones(name: str) -> None:
+    """Its probes are short, and answered at once: they say nothing about a page."""
+    where = world("reading", 1500)
+    found, mark = (
+        figures(played(where, role)) for role in (policy(name, "auto"), baseline("oracle"))
+    )
+    assert found.ttft_s[1] <= 1.2 * mark.ttft_s[1]
+    assert found.ttft_s[0] <= 1.3 * mark.ttft_s[0]  # the small engine is not simply left alone
+    assert found.ratio is not None
+    assert 0.8 <= found.ratio <= 1.25
+
+
 def test_a_long_prompt_is_read_first_and_the_oracle_knows_how_fast() -> None:
     where = world("prompts", 600)
     given = where.drawn(1)()

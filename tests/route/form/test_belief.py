@@ -33,7 +33,7 @@ def ttft_s(of: Form, now_ns: int, size: int = 0) -> float:
 
 def test_a_prior_is_all_that_is_believed_at_first() -> None:
     new = form()
-    assert new.ttfts_s == pytest.approx([1.0, exp(0.25), exp(0.9)])
+    assert new.ttfts_s == pytest.approx([1.0, exp(0.25), exp(0.9)] * 6)
     assert new.tail == pytest.approx(exp(0.8416212335729143 * 0.5))
     assert new.mean == pytest.approx(exp(0.125))
     assert new.slowness == pytest.approx(exp(0.02) / 100)
@@ -58,7 +58,7 @@ def test_another_prior_is_all_that_is_believed_where_nothing_was_seen() -> None:
     late, slow = exp(0.3 * Z95), exp(-0.1 * Z95)
     new.use_prior(Prior(2e3, 2e3 * late, 50.0, 50.0 * slow, 5.0))
     new.look(0)
-    assert new.ttfts_s == pytest.approx([2.0, 2.0 * exp(0.25), 2.0 * exp(0.9)])
+    assert new.ttfts_s == pytest.approx([2.0, 2.0 * exp(0.25), 2.0 * exp(0.9)] * 6)
     assert new.tail == pytest.approx(exp(0.8416212335729143 * 0.3))
     assert new.noise == pytest.approx(0.3)
     assert new.slowness == pytest.approx(exp(0.005) / 50)

@@ -230,3 +230,19 @@ def test_samples_off_in_turns_are_no_change() -> None:
     for number in range(12):
         curve.saw(1, 3.0 if number % 2 else -3.0, 0.5)
     assert curve._unit == pytest.approx(0.99**-12)
+
+
+def test_failures_are_no_first_tokens_for_other_workers_either() -> None:
+    """A prediction leaves them out, and still does where the record was taken over."""
+    mine, its = form(), form()
+    for second in range(1, 5):
+        its.failed(0, second * S, 0.0)
+    mine.look(5 * S)
+    its.look(5 * S)
+    alone_s = mine.answered_s(0, 5 * S)
+    assert its.ttfts_s[0] > 2.0 * alone_s
+    assert its.answered_s(0, 5 * S) == pytest.approx(alone_s, rel=0.05)
+    merge(mine, record(its), 5 * S)
+    mine.look(5 * S)
+    assert mine.ttfts_s[0] == pytest.approx(its.ttfts_s[0])
+    assert mine.answered_s(0, 5 * S) == pytest.approx(its.answered_s(0, 5 * S))

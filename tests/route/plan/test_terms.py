@@ -10,6 +10,7 @@ import pytest
 
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Z80, Z95, Prior
+from lightgate.route.form.size import size_of
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import SERVER
 from lightgate.route.plan import hedge as hedges
@@ -184,9 +185,9 @@ def test_a_plan_predicts_the_first_token_with_its_wait_and_its_band() -> None:
 def test_a_target_with_a_queue_is_waited_for_four_times_its_wait_longer() -> None:
     forms = Forms({A: prior(1.0, sigma=0.1), B: prior(9.0)})
     for second in range(20):
-        forms.first(A, 0, second * S // 10, S)
+        forms.first(A, size_of(100), second * S // 10, S)
     usual = plan(forms).steps[0].ttft_ns
-    assert usual == forms.form(A).due_ns(0)
+    assert usual == forms.form(A).due_ns(size_of(100))
     assert usual is not None
     for _ in range(6):
         forms.started(A)
@@ -260,7 +261,11 @@ def test_a_hedge_of_the_second_is_prepared_where_there_is_a_third() -> None:
     assert again.premium == pytest.approx(0.75)
     assert plan(Forms({A: prior(1.0), B: prior(3.0)}), hedge="auto").again is None
     assert plan(forms, "cheapest", hedge="auto", prices=prices).again is None
-    assert plan(forms, hedge="2s").again is None
+    fixed = plan(forms, hedge="2s").again
+    assert fixed is not None
+    stand_in = fixed()
+    assert stand_in is not None
+    assert stand_in.delay_ns == 2 * S  # a set time holds for whoever stands in
 
 
 @pytest.mark.parametrize(("race", "racers"), [(2, (A, B)), (3, (A, B, C)), (9, (A, B, C))])

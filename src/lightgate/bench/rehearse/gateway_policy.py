@@ -9,7 +9,7 @@ import msgspec
 
 from lightgate.bench.rehearse.baselines import RehearsedPolicy
 from lightgate.bench.rehearse.rehearse import NamedPolicy
-from lightgate.route.form.forms import Forms, bucket
+from lightgate.route.form.forms import Forms, bucket, size_of
 from lightgate.route.form.lengths import AnswerLengths
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.slo import ServiceLevels
@@ -136,7 +136,7 @@ class GatewayPolicy(RehearsedPolicy):
         """Wait as `route.finish` says, where the plan wants whole answers."""
         if plan.finish == "first":
             return None
-        names, size = self._names, bucket(spoke.wanted.tokens_in)
+        names, size = self._names, size_of(spoke.wanted.tokens_in)
         silent = [Rival(names[rival.place], rival.began_ns) for rival in rivals]
         speaker = Rival(names[spoke.place], first_ns)
         answer = ExpectedAnswer(size, self._expected(spoke.wanted), plan.silence)
@@ -331,7 +331,7 @@ def gateway_policy(settings: PolicySettings) -> NamedPolicy:
 
 
 def _size(tried: RehearsedAttempt) -> int:
-    return bucket(tried.wanted.tokens_in)
+    return size_of(tried.wanted.tokens_in)
 
 
 def _prior(offer: Offer) -> Prior:

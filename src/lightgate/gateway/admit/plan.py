@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from lightgate.dialect.assemble import can_assemble
 from lightgate.gateway.admit.tier_plan import plan_tiers
 from lightgate.gateway.exchange.caller import NO_OVERRIDES
+from lightgate.route.form.size import SIZES
 from lightgate.route.plan.alias import PlanAsk
 from lightgate.route.plan.decide import decide
 from lightgate.route.plan.policy import BY_FORM
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.route.plan.alias import Alias
     from lightgate.route.plan.plan import Plan
-
-NEWEST: Final = 0.05  # weight of a request in the usual length of prompts: the last twenty or so
 
 
 def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
@@ -71,7 +70,7 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
         race=race,
         hedge=hedge,
         ttft_timeout_ns=overrides.ttft_timeout_ns,
-        expected_tokens=state.learned.lengths.expected(alias.name, key_id, exchange.size),
+        expected_tokens=state.learned.lengths.expected(alias.name, key_id, exchange.size % SIZES),
         session=caller.session,
         prices=exchange.served.prices(alias) if adaptive else None,
         key=key_id,
@@ -85,7 +84,7 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
             forms = state.learned.forms
             return plan_tiers(tiers.cascade, ask, request, decide_tier, forms, bounds)
     if adaptive:
-        learned.usual_in += NEWEST * (request.tokens_in - learned.usual_in)
+        learned.asked_with(request.tokens_in)
         return learned.plans.plan(ask, now_ns, state.draw())
     return decide(ask, state.learned.breakers, now_ns, state.draw(), None, state.learned.budgets)
 

@@ -10,7 +10,7 @@ from lightgate.provider.answer import reads
 from lightgate.route.cascade.complexity import score
 from lightgate.route.cascade.features import features_of
 from lightgate.route.cascade.tiers import Cascade, starting, tier_ask, tier_turns
-from lightgate.route.form.size import bucket
+from lightgate.route.form.size import size_of
 from lightgate.route.plan.plan import Plan, Step
 from lightgate.route.plan.policy import USUAL_TOKENS
 
@@ -104,6 +104,6 @@ def _hurried(forms: Forms, ask: PlanAsk, step: Step) -> Step:
     """Give a step a deadline for its first token: the last of its tier is not the last of all."""
     due_ns = step.ttft_ns or ask.ttft_timeout_ns or ask.alias.ttft_timeout_ns
     if due_ns is None:
-        due_ns = forms.form(step.target).due_ns(bucket(ask.tokens_in))
+        due_ns = forms.form(step.target).due_ns(size_of(ask.tokens_in))
     role = "primary" if step.role == "only" else step.role
     return Step(step.target, step.start_ns, due_ns, role, step.tier)

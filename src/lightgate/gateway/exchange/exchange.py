@@ -34,7 +34,7 @@ from lightgate.gateway.exchange.stream import StreamAttempt
 from lightgate.gateway.exchange.told import dropped_so_far, passed_lines, skipped_line
 from lightgate.gateway.exchange.whole import AssembledAttempt
 from lightgate.gateway.request.refusal import Refusal, broken_off, of_attempts, of_error
-from lightgate.route.form.size import bucket
+from lightgate.route.form.size import size_of
 from lightgate.route.plan.course import AUTO_TTFT_NS
 from lightgate.wire.client.roundtrip import Deadlines
 
@@ -148,7 +148,7 @@ class Exchange:
         self.reserved_tokens = 0
         self.routed_ns: int | None = None
         self.assembles = False  # the client wants a whole answer, and the targets are to stream
-        self.size = bucket(request.tokens_in)  # of the prompt, for the form
+        self.size = size_of(request.tokens_in)  # of the prompt, for the form
         self.beside: list[Step] = []  # attempts that were let start beside another
         self.attempts: list[Attempt] = []
         self.skipped: Skipped = ()  # targets that cannot be told the request

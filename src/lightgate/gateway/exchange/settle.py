@@ -9,6 +9,7 @@ from lightgate.gateway.exchange.attempt import Held
 from lightgate.gateway.exchange.told import story_of
 from lightgate.gateway.request.passed import traceparent_of
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
+from lightgate.route.form.size import SIZES
 from lightgate.route.plan.finish import ExpectedAnswer, Rival, waits_ns
 from lightgate.route.plan.policy import USUAL_TOKENS
 
@@ -135,7 +136,7 @@ def _teach(state: State, exchange: ExchangeFacts) -> None:
     if winner is not None and called is not None and called.error is None:
         target, tokens, end_ns = winner.step.target, called.tokens.out, winner.marks.end
         if tokens:
-            learned.lengths.saw(alias.name, key_id, exchange.size, tokens)
+            learned.lengths.saw(alias.name, key_id, exchange.size % SIZES, tokens)
         if not called.streamed and len(plan.steps) > 1 and end_ns is not None:
             learned.whole_times.saw(target, end_ns - winner.began_ns)
         session = exchange.caller.session if exchange.caller.overrides.session else None
@@ -289,11 +290,12 @@ def waits_for_another(exchange: ExchangeFacts, attempt: Attempt, now: int) -> bo
     state = exchange.state
     key, most = exchange.caller.key, exchange.request.max_tokens
     lengths = state.learned.lengths
-    expected = lengths.expected(exchange.alias.name, "" if key is None else key.id, exchange.size)
+    key_id, size = "" if key is None else key.id, exchange.size
+    expected = lengths.expected(exchange.alias.name, key_id, size % SIZES)
     tokens = min(expected or USUAL_TOKENS, most or expected or USUAL_TOKENS)
     # A client that wants the whole has no use for an early first token.
     worth = 0.0 if exchange.assembles else exchange.plan.silence
-    answer = ExpectedAnswer(exchange.size, tokens, worth)
+    answer = ExpectedAnswer(size, tokens, worth)
     spoke = Rival(attempt.step.target, attempt.marks.first or now)
     until = waits_ns(spoke, rivals, state.learned.forms, answer, now)
     if until is None:

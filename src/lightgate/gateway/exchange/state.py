@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _MOST_ALIASES: Final = 4096
 TICK_S: Final = 1.0
+LAST: Final = 20  # requests whose prompts say how long prompts usually are
 
 
 class UnderWay(Protocol):
@@ -81,9 +82,16 @@ class Learned:
         self.overbilled: set[str] = set()  # targets that bill more than was asked for
         self.asked_ns = 0  # when the last request came
         self.usual_in = 0.0  # tokens of a prompt, of the requests that form decides about
+        self._asked = 0  # how many those were, up to LAST
         self.spent_nano = 0  # by users, since the start
         self._bounds: dict[tuple[str, tuple[str, ...]], LearnedBounds] = {}
         self.lengths = AnswerLengths()
+
+    def asked_with(self, tokens_in: int) -> None:
+        """Take in the length of a prompt: its usual length is the mean of about the last twenty."""
+        if self._asked < LAST:
+            self._asked += 1
+        self.usual_in += (tokens_in - self.usual_in) / self._asked
 
     def use(self, served: Served) -> None:
         """Go on under another snapshot."""

@@ -9,7 +9,7 @@ from lightgate.gateway.exchange.caller import owner_of
 from lightgate.gateway.exchange.large import write_bodies
 from lightgate.gateway.http.shared import share_ask
 from lightgate.gateway.request.shorten import Shortening
-from lightgate.route.form.size import bucket
+from lightgate.route.form.size import size_of
 
 if TYPE_CHECKING:
     from lightgate.gateway.aside.aside import Job
@@ -61,7 +61,7 @@ async def change(state: State, exchange: Exchange, job: Job, *more: object) -> N
         *more,
     )
     exchange.request = jobs.with_fields(request, made[0], places)
-    exchange.size = bucket(exchange.request.tokens_in)
+    exchange.size = size_of(exchange.request.tokens_in)
 
 
 def _wants(state: State, caller: Caller) -> jobs.ReadWants:

@@ -31,7 +31,7 @@ from lightgate.gateway.kept.talk import (
 from lightgate.gateway.request.body import BYTES_PER_TOKEN
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 from lightgate.gateway.request.weight import LIGHT_BYTES
-from lightgate.route.form.size import bucket
+from lightgate.route.form.size import size_of
 from lightgate.wire.client.fetch import fetch_whole
 from lightgate.wire.client.roundtrip import Deadlines
 
@@ -136,7 +136,7 @@ class Responses:
         request.body = _encode(request.fields)
         self._check_size(exchange)
         request.tokens_in = len(request.body) // BYTES_PER_TOKEN + 1
-        exchange.size = bucket(request.tokens_in)
+        exchange.size = size_of(request.tokens_in)
 
     def _check_size(self, exchange: Exchange) -> None:
         """Refuse a conversation that has grown beyond the limit on bodies."""

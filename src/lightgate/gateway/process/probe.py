@@ -29,10 +29,12 @@ from lightgate.errors import (
     LightgateError,
     StreamError,
 )
+from lightgate.gateway.request.body import BYTES_PER_TOKEN
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
 from lightgate.provider.call import Call
 from lightgate.provider.prepare import prepare
 from lightgate.route.admission.headers import REFUSED, read_rates
+from lightgate.route.form.size import size_of
 from lightgate.route.health.failure import named_status, what
 from lightgate.route.plan.policy import BY_FORM
 from lightgate.wire.client.roundtrip import Deadlines
@@ -60,7 +62,6 @@ SELDOM: Final = 10  # times as rarely is a target probed that has no word under 
 UNKNOWN_NANO: Final = 600_000
 LONGEST_IN: Final = 960  # tokens of a probe: the size of prompts that it speaks for ends at 1,024
 _ASK: Final = "Answer with one word: are you there? Say yes or say no."
-# One token each for most models.
 _WORDS: Final = (
     "apple", "bank", "cold", "door", "east", "fish", "gold", "hand", "iron", "jump", "king", "lake",
     "moon", "nine", "open", "park", "queen", "rain", "salt", "tree", "under", "voice", "wind",
@@ -138,7 +139,7 @@ class Prober:
         cap, tokens_in = self._cap(name), TOKENS_IN
         if bills_nobody(target):
             tokens_in = max(TOKENS_IN, min(LONGEST_IN, round(self._state.learned.usual_in)))
-        said = (Message(role="user", content=question(tokens_in)),)
+        size, said = size_of(tokens_in), (Message(role="user", content=question(tokens_in)),)
         request = Request(model=target.target.model, messages=said, max_tokens=cap, stream=True)
         began, wall_ns = self._clock.now_ns(), self._clock.wall_ns()
         observer.began(name, began)
@@ -146,7 +147,7 @@ class Prober:
             call = Call(prepare(target.target, request), marks)
             called = await call.run(self._client, _DEADLINES)
         except LightgateError:  # a request that cannot be made says nothing about the target
-            observer.lost(name, 0, self._clock.now_ns(), began, spoke=True)
+            observer.lost(name, size, self._clock.now_ns(), began, spoke=True)
             return
         self.sent += 1
         if call.limits:
@@ -154,16 +155,16 @@ class Prober:
             refused = called.status == REFUSED
             observer.stated(name, now, began, facts, tokens=tokens_in, refused=refused)
         self._write(target, marks, called, wall_ns)
-        self._learn(name, marks, called, began)
+        self._learn(name, size, marks, called, began)
         if not target.prices.known and not bills_nobody(target):
             rest_ns = SELDOM * self._state.served.snapshot.terms.probes.every_ns
             self._not_before[name] = self._clock.now_ns() + rest_ns
 
-    def _learn(self, target: str, marks: Marks, called: Called, began: int) -> None:
+    def _learn(self, target: str, size: int, marks: Marks, called: Called, began: int) -> None:
         observer, now = self._observer, self._clock.now_ns()
         error = called.error
         if marks.first is not None and marks.send is not None:
-            observer.spoke(target, 0, began + (marks.first - marks.send), began)
+            observer.spoke(target, size, began + (marks.first - marks.send), began)
         quiet = isinstance(error, EmptyAnswer) and (marks.event is not None or not called.streamed)
         if error is None or quiet:
             observer.succeeded(target, now, began, (0, 0))
@@ -171,13 +172,13 @@ class Prober:
                 self._wordless(target, now)
             return
         if isinstance(error, DeadlineMissed) and called.status == 200:  # it may be thinking
-            observer.lost(target, 0, now, began, spoke=marks.first is not None)
+            observer.lost(target, size, now, began, spoke=marks.first is not None)
             return
         status = called.status
         if isinstance(error, StreamError):
             status = named_status(error.word, error.code) or status
         wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
-        observer.failed(target, 0, now, began, (what(called.outcome, status, error), wait_s))
+        observer.failed(target, size, now, began, (what(called.outcome, status, error), wait_s))
 
     def _wordless(self, target: str, now: int) -> None:
         """Note that a target is alive and had no word: more tokens next time, or more time."""
@@ -222,8 +223,15 @@ def bills_nobody(target: ServedTarget) -> bool:
 
 
 def question(tokens_in: int) -> str:
-    """Return a question of about so many tokens; a long one begins with other words each time."""
-    words = random.choices(_WORDS, k=tokens_in - TOKENS_IN)  # noqa: S311 - no secret
+    """Return a question of about so many tokens; a long one begins with other words each time.
+
+    Tokens are counted by bytes, as those of requests are: an engine may cut words into many.
+    """
+    words: list[str] = []
+    left = (tokens_in - TOKENS_IN) * BYTES_PER_TOKEN
+    while left > 0:
+        words.append(random.choice(_WORDS))  # noqa: S311 - no secret
+        left -= len(words[-1]) + 1
     return " ".join([*words, _ASK])
 
 

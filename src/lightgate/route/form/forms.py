@@ -13,7 +13,7 @@ from lightgate.route.admission.stated import StatedLimits
 from lightgate.route.form.change import FAR
 from lightgate.route.form.pairs import Pairs
 from lightgate.route.form.prior import DEFAULT, Prior
-from lightgate.route.form.size import BUCKETS, RECENT, bucket
+from lightgate.route.form.size import BUCKETS, RECENT, bucket, size_of
 from lightgate.route.form.slo import Promise
 from lightgate.route.form.state import FormState, merge, record
 from lightgate.route.form.target import NEVER, NS, Form
@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from lightgate.route.form.slo import ServiceLevels
     from lightgate.route.health.failure import Failure
 
-__all__ = ["BUCKETS", "RECENT", "Form", "FormState", "Forms", "Prediction", "Prior", "bucket"]
+__all__ = [
+    "BUCKETS",
+    "RECENT",
+    "Form",
+    "FormState",
+    "Forms",
+    "Prediction",
+    "Prior",
+    "bucket",
+    "size_of",
+]
 
 MOST: Final = 4096  # targets that are kept in mind, as the breakers do
 MOST_SESSIONS: Final = 4096

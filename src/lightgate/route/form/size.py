@@ -1,4 +1,8 @@
-"""The form of one prompt size of a target: the long run, and the last first tokens."""
+"""The form of one prompt size of a target: the long run, and the last first tokens.
+
+A prompt's size is one number for two: its prompt size (0, 1 or 2: `size % SIZES`), and its step
+within that (`size // SIZES`), each step for prompts up to twice as long as those before.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ from itertools import accumulate
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from lightgate.route.form.reading import STEPS, ReadingCurve
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BUCKETS: Final = (1024, 8192)  # prompt tokens at which the next size begins: 0-1k, 1-8k, 8k+
 OFFSETS: Final = (0.0, 0.25, 0.9)  # log of what a longer prompt usually costs, until it is known
+SIZES: Final = len(OFFSETS)
+FIRST_BITS: Final = (5, 11, 14)  # of the number of tokens: what longer ones have is their step
 RECENT: Final = 100  # first tokens of which quantiles are taken
 ENOUGH: Final = 20  # of those, below which the long run speaks for them
 Z90: Final = 1.2816  # of the standard normal distribution
@@ -39,15 +47,36 @@ def bucket(tokens_in: int) -> int:
     return 0 if tokens_in < BUCKETS[0] else 1 if tokens_in < BUCKETS[1] else 2
 
 
-class PromptSize:
-    """One prompt size: logarithms of seconds in the long run, seconds of the last samples."""
+def size_of(tokens_in: int) -> int:
+    """Return the size of a prompt and its step, as one number."""
+    size = 0 if tokens_in < BUCKETS[0] else 1 if tokens_in < BUCKETS[1] else 2
+    step = tokens_in.bit_length() - FIRST_BITS[size]
+    return size + SIZES * (0 if step < 0 else step if step < STEPS else STEPS - 1)
 
-    __slots__ = ("_ranked", "_until_rank", "delays", "late", "long", "recent", "seen", "variance")
+
+class PromptSize:
+    """One prompt size: logarithms of seconds in the long run, seconds of the last samples.
+
+    Both are those of its steps that cost nothing; `reading` says what the others cost.
+    """
+
+    __slots__ = (
+        "_ranked",
+        "_until_rank",
+        "delays",
+        "late",
+        "long",
+        "reading",
+        "recent",
+        "seen",
+        "variance",
+    )
 
     def __init__(self, long: float, sigma: float) -> None:
         self.long = long
         self.variance = sigma * sigma
         self.seen = 0
+        self.reading = ReadingCurve()
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.delays: dict[float, int] = {}  # hedge delays by quantile, until they are taken anew
         self.late: dict[float, SlowEnd] = {}  # slowest first tokens by quantile, likewise
@@ -68,6 +97,12 @@ class PromptSize:
         self._until_rank = 0
         self.delays.clear()
         self.late.clear()
+
+    def lower(self, by: float) -> None:
+        """Lower the logarithm of all first tokens: steps that are usual cost so much more now."""
+        if by:
+            self.long -= by
+            self.fill(tuple([ttft_s * math.exp(-by) for ttft_s in self.recent]))
 
     def own(self, q: float) -> float | None:
         """Return a quantile of the last first tokens, seconds; None while they are too few."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from lightgate.route.form.size import SIZES
+
 if TYPE_CHECKING:
     from lightgate.route.form.target import Form
 
@@ -117,7 +119,7 @@ def excess(slo: ServiceLevels | None, form: Form, asked: LevelsAsked) -> float:
     wait_s = form.wait_s(now_ns)
     if slo is None:
         return p_error - TOLERATED + max(0.0, wait_s - PATIENCE_S - form.curve.holding_s)
-    seen = form.sizes[size].seen
+    seen = form.sizes[size % SIZES].seen
     unsure = BOUND / sqrt(form.prior.weight + form.fresh(now_ns) * min(SAMPLES, seen))
     sigma = sqrt(form.variance)
     sigma = max(NARROWEST, sigma)

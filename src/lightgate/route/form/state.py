@@ -27,6 +27,7 @@ class SizeState(msgspec.Struct, frozen=True, array_like=True):
     variance: float
     seen: int
     recent: tuple[float, ...]
+    reading: tuple[tuple[int, int, float], ...] = ()  # of each step
 
 
 class TargetState(msgspec.Struct, frozen=True, array_like=True):
@@ -48,6 +49,7 @@ class TargetState(msgspec.Struct, frozen=True, array_like=True):
     limit: float | None = None  # in flight; None: no limit
     curve: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)  # room, slope, widest, holding
     pace: tuple[float, float, float] = (0.0, 0.0, 0.0)  # drag, known, usual number beside
+    penalty: float = 0.0  # the part of the deviation that failures made
 
 
 class FormState(msgspec.Struct, frozen=True):
@@ -59,7 +61,10 @@ class FormState(msgspec.Struct, frozen=True):
 
 def record(form: Form) -> TargetState:
     """Make the record of a form; its load is left out."""
-    sizes = tuple(SizeState(s.long, s.variance, s.seen, tuple(s.recent)) for s in form.sizes)
+    sizes = tuple(
+        SizeState(s.long, s.variance, s.seen, tuple(s.recent), s.reading.known())
+        for s in form.sizes
+    )
     return TargetState(
         sizes,
         form.deviation,
@@ -77,6 +82,7 @@ def record(form: Form) -> TargetState:
         form.limit.most if form.limit.firm else None,
         (form.curve.room, form.curve.slope, form.curve.widest, form.curve.holding_s),
         (form.pace.drag, form.pace.known, form.pace.usual),
+        form.penalty,
     )
 
 
@@ -109,9 +115,10 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     belief += share * (known.sizes[at].long + known.deviation - belief)
     blank = form.last_ns == NEVER
     for mine, its in zip(form.sizes, known.sizes, strict=True):
-        _merge_size(mine, its, newer=newer, blank=blank)
+        _merge_size(mine, its, now_ns, newer=newer, blank=blank)
     if share:
         form.deviation = belief - form.sizes[at].long
+        form.penalty += share * (known.penalty - form.penalty)
     form.variance += share * (known.variance - form.variance)
     form.noise += share * (known.noise - form.noise)
     form.errors += share * (known.errors - form.errors)
@@ -123,7 +130,9 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     form.until_ns = NEVER
 
 
-def _merge_size(mine: PromptSize, its: SizeState, *, newer: bool, blank: bool) -> None:
+def _merge_size(mine: PromptSize, its: SizeState, now_ns: int, *, newer: bool, blank: bool) -> None:
+    if its.reading:
+        mine.lower(mine.reading.take(its.reading, math.sqrt(mine.variance), now_ns))
     share = 1.0 if blank else _share(mine.seen, its.seen)
     mine.long += share * (its.long - mine.long)
     mine.variance += share * (its.variance - mine.variance)

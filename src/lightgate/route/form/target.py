@@ -17,7 +17,8 @@ from lightgate.route.form.cold import ColdStarts
 from lightgate.route.form.lateness import Lateness
 from lightgate.route.form.pace import PaceCurve
 from lightgate.route.form.prior import DOUBTFUL, Z80
-from lightgate.route.form.size import ENOUGH, OFFSETS, PromptSize
+from lightgate.route.form.reading import STEPS
+from lightgate.route.form.size import ENOUGH, FIRST_BITS, OFFSETS, SIZES, PromptSize
 from lightgate.route.form.wait import WaitCurve
 from lightgate.route.health.window import CountWindow
 
@@ -37,6 +38,7 @@ MEAN_TO_SIGMA: Final = sqrt(pi / 2.0)  # of a normal variable's mean deviation
 STILL: Final = 1.3  # times as late as it was when it was closed a silent attempt would have been
 CUT: Final = 0.4  # log: an attempt that was closed would have needed half as long again
 CUT_CHANGED: Final = 0.7  # and as long again, where it is a sign of a change
+GUESSED: Final = 0.5  # weight of the first sample of a prompt size that others have told of
 OUT_OF_FORM: Final = 0.7  # log above the long run: twice as slow
 NARROWEST: Final = 0.3  # sigma of times to first token that change detection assumes at least
 NARROWEST_SPEED: Final = 0.15  # and of speeds, which scatter less
@@ -63,6 +65,7 @@ NEVER: Final = -(1 << 62)
 SINCE_NEVER_NS: Final = 1 << 61  # an age that large is the age of nothing
 SOONEST_S: Final = 1e-4  # a first token is not taken to come sooner: its logarithm would be endless
 SOONEST_LOG: Final = log(SOONEST_S)
+NOTHING: Final[Sequence[float]] = (1.0,) * (SIZES * STEPS)  # is read longer than anything else
 
 
 # What is believed of a target, as plans keep it: expected first token by prompt size, the part of
@@ -110,6 +113,7 @@ class Form:
         "pace",
         "penalty",
         "prior",
+        "reads",
         "recent",
         "shared",
         "sizes",
@@ -163,7 +167,8 @@ class Form:
         self.trouble = CountWindow(10, 3_000_000_000)  # failures, ends: of the last 30 s
 
         self.until_ns = NEVER  # until when the following is good
-        self.ttfts_s: list[float] = []  # expected (median) time to first token, by size
+        # By size and step: expected (median) time to first token, and times as long for reading.
+        self.ttfts_s, self.reads = list[float](), NOTHING
         self.far = 1.0  # times as much is the latest that it is waited for
         self.tail = 1.0  # times as much is the 80 % of it
         self.mean = 1.0  # ... and its mean: what a tail costs on average
@@ -201,15 +206,27 @@ class Form:
         self.far = DEADLINE * exp(Z99 * sigma)
         one, two, three = self.sizes
         ttfts_s = [exp(one.long) * weather, exp(two.long) * weather, exp(three.long) * weather]
+        ttfts_s *= STEPS
+        if not (one.reading.flat and two.reading.flat and three.reading.flat):
+            self.reads = self._readings()
+            ttfts_s = [ttft_s * reads for ttft_s, reads in zip(ttfts_s, self.reads, strict=True)]
+        elif self.reads is not NOTHING:
+            self.reads = NOTHING
         self.ttfts_s, seen = ttfts_s, [one.seen, two.seen, three.seen]
         self.misses.clear()
         self.watched = self.shared or self.cold.seconds > 0.0 or self.load != 1.0
         self.belief = (ttfts_s, self.penalty, self.slowness, seen, self.last_ns, self.p_error)
         self.until_ns = now_ns + GLANCE_NS
 
+    def _readings(self) -> list[float]:
+        """Return how many times as long first tokens take for what is read, by size and step."""
+        costs = [size.reading.costs for size in self.sizes]
+        return [exp(cost) for step in zip(*costs, strict=True) for cost in step]
+
     def due_ns(self, size: int) -> int | None:
         """Return how long a first token is waited for; None: nobody knows yet."""
-        if self.sizes[size].seen < ENOUGH:
+        at = self.sizes[size % SIZES]
+        if at.seen < ENOUGH or not at.reading.tried(size // SIZES):
             return None
         return int(max(DEADLINE_FLOOR_S, self.far * self.ttfts_s[size]) * NS)
 
@@ -220,7 +237,8 @@ class Form:
 
     def log_ttft(self, size: int, now_ns: int) -> float:
         """Return the logarithm of the expected (median) time to first token in seconds."""
-        return self.sizes[size].long + self.fresh(now_ns) * self.deviation
+        at = self.sizes[size % SIZES]
+        return at.long + at.reading.costs[size // SIZES] + self.fresh(now_ns) * self.deviation
 
     def answered_s(self, size: int, now_ns: int) -> float:
         """Return the expected time to first token of an attempt that answers.
@@ -234,7 +252,8 @@ class Form:
 
     def sigmas(self, size: int, seconds: float) -> float:
         """Return a time to first token as sigmas from the long run of its size."""
-        off = log(max(seconds, SOONEST_S)) - self.sizes[size].long
+        at = self.sizes[size % SIZES]
+        off = log(max(seconds, SOONEST_S)) - at.long - at.reading.costs[size // SIZES]
         return off / max(self.noise, NARROWEST)
 
     def log_speed(self, now_ns: int) -> float:
@@ -341,18 +360,24 @@ class Form:
 
     def first(self, size: int, now_ns: int, ttft_s: float) -> bool:
         """Take in the time of a useful first token."""
-        at = self.sizes[size]
+        at, step = self.sizes[size % SIZES], size // SIZES
         began_ns = now_ns - round(ttft_s * NS)
         flying = self.waiting.pop(began_ns, self.in_flight)
         self._spoke_ns = max(self._spoke_ns, began_ns)
         pace = self.pace
         pace.streams[began_ns] = pace.area + pace.flying * (now_ns - pace.since_ns), now_ns
-        belief = at.long + self.fresh(now_ns) * self.deviation
-        alone_s = exp(belief)
+        belief, reading = at.long + self.fresh(now_ns) * self.deviation, at.reading
         wait_s = self.curve.seconds(flying)
-        if self.cold.explains(began_ns, now_ns, ttft_s, alone_s + wait_s):
+        usual_s = exp(belief + reading.costs[step]) + wait_s
+        if self.cold.explains(began_ns, now_ns, ttft_s, usual_s):
             self.watched = True
             return False
+        if flying > 1:  # it may have waited for the others
+            reading.seen[step] += 1
+        else:
+            belief -= self._read(size, log(max(ttft_s, SOONEST_S)), now_ns)
+        read = exp(reading.costs[step])
+        alone_s = exp(belief) * read
         self.curve.saw(flying, ttft_s - alone_s, alone_s)
         late = ttft_s / (alone_s + wait_s)
         ttft_log = log(late) if late > SOONEST_S else SOONEST_LOG
@@ -366,7 +391,7 @@ class Form:
         changed = self._sample(at, now_ns, ttft_log)
         if changed:
             self.penalty = 0.0
-        at.add(late * alone_s)
+        at.add(late * alone_s / read)
         self.errors *= ERROR_KEEP
         self.ends = self.ends * ERROR_KEEP + 1.0
         self.trouble.add(now_ns, 0, 1)
@@ -389,7 +414,11 @@ class Form:
             z = (least_log - belief) / sigma
             self.recent.saw(STILL * late, alone_s, self.noise)
             cut = min(CUT, sigma * beyond(z) - (least_log - belief))
-            self._sample(self.sizes[size], now_ns, least_log + cut, more=CUT_CHANGED - cut)
+            at, step = self.sizes[size % SIZES], size // SIZES
+            if flying <= 1:
+                self._read(size, least_log + cut, now_ns)
+            value = least_log + cut - at.reading.costs[step]
+            self._sample(at, now_ns, value, more=CUT_CHANGED - cut)
 
     def failed(self, size: int, now_ns: int, wait_s: float) -> None:
         """Take in a failure; for the belief it was slow, whatever time it took."""
@@ -397,9 +426,9 @@ class Form:
         self.ends = self.ends * ERROR_KEEP + 1.0
         self.trouble.add(now_ns, 1, 1)
         slow = max(log(max(FAILURE_S, wait_s)), self.log_ttft(size, now_ns))
-        fresh = self.fresh(now_ns)
+        fresh, at = self.fresh(now_ns), self.sizes[size % SIZES]
         before = fresh * (self.deviation - self.penalty)
-        self._sample(self.sizes[size], now_ns, slow, lasts=False)
+        self._sample(at, now_ns, slow - at.reading.costs[size // SIZES], lasts=False)
         self.penalty = max(0.0, self.deviation - before)
 
     def finished(self, now_ns: int, tokens: int, decode_s: float, began_ns: int = 0) -> bool:
@@ -456,6 +485,11 @@ class Form:
         noise, before = self.noise, self.deviation
         age = now_ns - self.last_ns
         belief = at.long + (exp(age * RATE) if age > 0 else 1.0) * before
+        if lasts and not at.seen and any(size.seen for size in self.sizes):
+            # What other prompt sizes say of this one is a guess: half of the rest is its own.
+            guessed = GUESSED * (value - belief)
+            at.long += guessed
+            belief += guessed
         off = value - belief
         z = off / (noise if noise > NARROWEST else NARROWEST)
         if -SLACK < z < SLACK:
@@ -488,6 +522,28 @@ class Form:
             self.last_ns = now_ns
         self.until_ns = NEVER
         return changed is not None
+
+    def _read(self, size: int, ttft_log: float, now_ns: int) -> float:
+        """Take in what a prompt of this step took; return by how much the long run falls for it.
+
+        Larger prompt sizes that were never seen go on as the steps of this one do.
+        """
+        step, size = divmod(size, SIZES)
+        at = self.sizes[size]
+        reading, long = at.reading, at.long
+        at.lower(reading.saw(step, ttft_log, self.noise, now_ns))
+        if at.long == long:
+            return 0.0
+        longest = reading.longest
+        there = at.long + reading.costs[longest]
+        for further in range(size + 1, SIZES):
+            other = self.sizes[further]
+            if not other.seen:
+                steps = FIRST_BITS[further] - FIRST_BITS[size] - longest
+                usual = at.long + OFFSETS[further] - OFFSETS[size]
+                other.long = max(usual, there + reading.slope * steps)
+                other.reading.guess(reading.slope)
+        return long - at.long
 
     def _jump(self, deviation: float, now_ns: int) -> None:
         """Follow a change of first tokens: as far as is known, the speed has changed as well."""

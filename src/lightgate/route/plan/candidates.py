@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from lightgate.route.form.size import SIZES
 from lightgate.route.form.target import Belief, without
 from lightgate.route.plan.hedge import TargetPrice
 
@@ -90,7 +91,7 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
     def _candidate(self, place: int) -> Candidate:
         target = self.order[place]
         ttfts_s, penalty, slowness, seen, last_ns, p_error = self.beliefs[place]
-        ttft_s, samples = ttfts_s[self.size], seen[self.size]
+        ttft_s, samples = ttfts_s[self.size], seen[self.size % SIZES]
         if penalty:
             ttft_s *= without(penalty, self.now_ns - last_ns)
         ttft_s += self.waits[place]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightgate.route.form.size import bucket
+from lightgate.route.form.size import size_of
 from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out
 from lightgate.route.plan.plan import Plan
 from lightgate.route.plan.policy import ORDERED, policy_of
@@ -37,7 +37,7 @@ def decide(
     """
     if forms is None:
         return _unlearned(ask, breakers, now_ns, draw)
-    return rank(ask, bucket(ask.tokens_in), breakers, now_ns, draw, forms).plan(
+    return rank(ask, size_of(ask.tokens_in), breakers, now_ns, draw, forms).plan(
         draw, ask.key, budgets
     )
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from lightgate.route.form.size import SIZES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -63,6 +65,11 @@ def delay_ns(size: PromptSize, q: float) -> int:
         delay_s = usual_s if own_s is None else min(own_s, CEILING * usual_s)
         known = size.delays[q] = int(max(FLOOR_S, delay_s) * 1e9)
     return known
+
+
+def due_by_ns(form: Form, size: int, q: float) -> int:
+    """Return when so many of a target's first tokens have come, for a prompt of this size."""
+    return int(delay_ns(form.sizes[size % SIZES], q) * form.reads[size])
 
 
 def chance(q: float) -> float:

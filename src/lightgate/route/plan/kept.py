@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.route.form.size import bucket
+from lightgate.route.form.size import size_of
 from lightgate.route.plan.decide import decide, rank
 from lightgate.route.plan.policy import DRAWN
 
@@ -63,7 +63,7 @@ class PlanCache:
             self._kept.clear()
             self._version = forms.version
         tokens_in, expected = ask.tokens_in, ask.expected_tokens
-        size = bucket(tokens_in)
+        size = size_of(tokens_in)
         tokens_in = _rounded_up(tokens_in)
         expected = None if expected is None else _rounded_up(expected)
         key = (

@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from lightgate.route.form.size import SIZES
 from lightgate.route.form.slo import LevelsAsked
 from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out, lay_out_twice
 from lightgate.route.plan.candidates import Basis
-from lightgate.route.plan.hedge import LATE, delay_ns, early_share, fit, sick
+from lightgate.route.plan.hedge import LATE, due_by_ns, early_share, fit, sick
 from lightgate.route.plan.plan import Plan, Step
 from lightgate.route.plan.policy import USUAL_TOKENS
-from lightgate.route.plan.score import (
-    CACHED_SHARE,
-    LOADED,
-    PREFILL_SAVED,
-    STAY,
-    costs,
-)
+from lightgate.route.plan.score import CACHED_SHARE, LOADED, PREFILL_SAVED, STAY, costs
 from lightgate.route.plan.second_price import (
     hedge_price,
     lost_nano,
@@ -196,7 +191,7 @@ class Ranking:
             del alone_s[well:]
         warm = None if ask.session is None else self.forms.warm(ask.session, self.now_ns)
         if warm in order:
-            alone_s[order.index(warm)] *= 1.0 - PREFILL_SAVED[self.size] - policy.sticky
+            alone_s[order.index(warm)] *= 1.0 - PREFILL_SAVED[self.size % SIZES] - policy.sticky
         self._alone_s = alone_s
         if policy.money == "first":
             self._save(order, warm)
@@ -359,7 +354,7 @@ class Ranking:
         if q is None:
             hedge_ns = alias.hedge_ns if ask.hedge is None else fixed_hedge_ns(ask.hedge)
         else:
-            hedge_ns = delay_ns(lead.form.sizes[self.size], q)
+            hedge_ns = due_by_ns(lead.form, self.size, q)
             if lead.wait_s:
                 alone_s = lead.form.ttfts_s[self.size]
                 hedge_ns = int(hedge_ns * (1.0 + lead.wait_s / alone_s))
@@ -383,7 +378,7 @@ class Ranking:
     ) -> int | None:
         """Return when a hedge is worth its price for the first time; None: never."""
         size, form, second = self.size, lead.form, self.known[place]
-        at = form.sizes[size]
+        at = form.sizes[size % SIZES]
         # Times as slow as those first tokens were: by weather, or by a queue.
         slower = (form.ttfts_s[size] + lead.wait_s) / exp(at.long)
         second_s = second.ttfts_s[size]
@@ -441,8 +436,7 @@ class Ranking:
     def _late(self, lead: _Lead) -> Plan:
         """Lay out the plan of a request that did not draw an early hedge: it may start late."""
         plan = lead.doubled or self._doubled(lead)
-        second, size = plan.steps[1], lead.form.sizes[self.size]
-        late_ns = delay_ns(size, LATE)
+        second, late_ns = plan.steps[1], due_by_ns(lead.form, self.size, LATE)
         if lead.wait_s:
             late_ns = int(late_ns * (1.0 + lead.wait_s / lead.form.ttfts_s[self.size]))
         late_ns = max(late_ns, second.start_ns or 0)
@@ -489,7 +483,7 @@ class Ranking:
                 ready.insert(1, ready.pop(place))
             steps = lay_out(self.order, self.well, layout, ready)
         predicted = (first.answered_s(size, self.now_ns) + lead.wait_s) * NS
-        low, high = first.recent.band or first.sizes[size].band()
+        low, high = first.recent.band or first.sizes[size % SIZES].band()
         return Plan(
             steps,
             policy.name,
@@ -514,14 +508,14 @@ class Ranking:
 
     def _again(self, lead: _Lead) -> StandIn | None:
         """Return how the second target is hedged, should it stand in for the first."""
-        q, place = lead.quantile, lead.backup
-        if q is None or not place or self.well < 3 or self.together < 3:
+        due, place = lead.hedge_ns if lead.quantile is None else lead.quantile, lead.backup
+        if due is None or not place or self.well < 3 or self.together < 3:
             return None
         if self.policy.money == "first":
             return None
         third = 1 if place > 1 else 2
         places = (lead.places[0], lead.places[place], lead.places[third])
-        asked = (self.ask, self.tokens, self.size, self.now_ns, q)
+        asked = (self.ask, self.tokens, self.size, self.now_ns, due)
         return StandIn(asked, self.order, self.known, places)
 
     def _basis(self, lead: _Lead) -> Basis:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightgate.route.plan.hedge import delay_ns, fit
+from lightgate.route.plan.hedge import due_by_ns, fit
 from lightgate.route.plan.plan import StandInHedge
 from lightgate.route.plan.second_price import lost_nano, premium_nano
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from lightgate.route.form.target import Form
     from lightgate.route.plan.alias import PlanAsk
 
-    # The request, its expected tokens, its prompt size, the plan's instant, the hedge's quantile.
-    _Asked = tuple[PlanAsk, int, int, int, float]
+    # The request, its expected tokens, its prompt size, the plan's instant; the hedge's quantile,
+    # or its time where that is fixed.
+    _Asked = tuple[PlanAsk, int, int, int, float | int]
 
 
 class StandIn:
@@ -41,7 +42,7 @@ class StandIn:
 
     def __call__(self) -> StandInHedge | None:
         """Prepare the hedge; None: the third target may not be sent a second attempt."""
-        ask, tokens, size, now_ns, q = self._asked
+        ask, tokens, size, now_ns, due = self._asked
         names = [self._order[place] for place in self._places]
         _, stand_in, behind = [self._known[place] for place in self._places]
         if not fit(behind, now_ns):
@@ -49,7 +50,8 @@ class StandIn:
         premium, part = premium_nano(ask, tokens, names[0], names[2])
         first, second, third = [lost_nano(ask, tokens, target) for target in names]
         lost = first + max(second + premium, third)
-        return StandInHedge(delay_ns(stand_in.sizes[size], q), lost, part)
+        delay_ns = due if isinstance(due, int) else due_by_ns(stand_in, size, due)
+        return StandInHedge(delay_ns, lost, part)
 
     def __eq__(self, other: object) -> bool:
         """Two plans that do the same are equal, whatever they were made of."""
