@@ -714,5 +714,10 @@ async def test_a_defect_leaves_no_request_waiting(
         await asyncio.wait(asks, timeout=20)
     said = [ask.cancelled() or str(ask.exception()) for ask in asks]
     assert said == ["a defect", True, "a defect"]
+    sending = desk.counters._sending
+    assert sending is not None
+    assert str(sending.exception()) == "a defect"  # which the loop tells, too
     desk.lane.meanwhile = lambda: None
-    assert await desk.ask(WHOLE) is None  # the next question is asked as ever
+    del desk.lane.questions[:]
+    assert await desk.ask(WHOLE) is None
+    assert len(desk.lane.questions) == 1  # nothing of before is asked for again
