@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING
+
+import pytest
 
 from ledger.notes import T0, settled
 from lightgate.clock.source import ManualClock
@@ -11,6 +14,7 @@ from lightgate.console import ship_loop
 from lightgate.console.ship_loop import HELD_S, PRUNE_AGAIN_S, ShipLoop
 from lightgate.ledger.database import partitions
 from lightgate.ledger.journal.journal import Journal
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.retention import Keep, prune
 from lightgate.ledger.store.schema import exchange_notes
 from lightgate.ledger.store.store import Ledger
@@ -18,7 +22,7 @@ from lightgate.ledger.store.store import Ledger
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+BEFORE = 20
 
 
 def test_a_ledger_that_another_process_holds_for_long_is_said_once(
@@ -80,3 +84,44 @@ def test_a_day_that_somebody_reads_is_dropped_soon_after(
         clock.advance(1)
         assert loop.work()
         assert rows() == 0
+
+
+@pytest.mark.parametrize("harm", ["junk", "empty", "cut off"])
+def test_a_file_that_is_written_over_is_left_before_the_journals_are(
+    tmp_path: Path, harm: str
+) -> None:
+    """The pages that the connection still has would take what is shipped, and nobody finds it."""
+    path = tmp_path / FILE
+    Ledger.open("sqlite", tmp_path).close()  # all tables are in the file, and not beside it
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        loop = ShipLoop(ledger, tmp_path, prune=lambda: None)
+        journal = Journal(tmp_path / "journal", 0)
+        for number in range(BEFORE):  # until the connection knows every page that it writes to
+            journal.write(settled(f"x-{number}"))
+            assert loop.work()
+        size = path.stat().st_size
+        path.write_bytes(b"x" * size if harm == "junk" else path.read_bytes()[: size // 2])
+        if harm == "empty":
+            os.truncate(path, 0)
+        for number in (BEFORE, BEFORE + 1):
+            journal.write(settled(f"x-{number}"))
+            loop.work()
+        journal.close()
+        loop.work()
+        loop.work()
+    assert not list((tmp_path / "journal").glob("*.lgj"))
+    assert list(tmp_path.glob(f"{FILE}.damaged-*"))
+    with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
+        found = {row.id for row in connection.execute(exchange_notes.select())}
+    assert found == {f"x-{number}" for number in range(BEFORE + 2)}
+
+
+def test_the_head_of_a_file_tells_before_a_page_is_missed(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    Ledger.open("sqlite", tmp_path).close()
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        ledger.look_at_file()
+        assert ledger.damage == ""
+        path.write_bytes(b"x" * path.stat().st_size)
+        ledger.look_at_file()
+        assert ledger.damage == "file is not a database"

@@ -133,6 +133,7 @@ class Processes:
             env={**self._environment(), **self.settings.traces,
                  CONSOLE_ENV: self.secrets[CONSOLE_ENV], **self._config_file()},
             without=self._key_variables(),
+            insists=True,  # its ledger may have been damaged since it was read for the keys
             stage=CONSOLE,
             stop_s=CONSOLE_STOP_S,
             silent_s=SILENT_S,

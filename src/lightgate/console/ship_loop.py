@@ -115,8 +115,10 @@ class ShipLoop:
         try:
             if self._ledger.moved():
                 self._make_anew()
-            elif self._ledger.damage:
-                self._put_aside()
+            else:
+                self._ledger.look_at_file()
+                if self._ledger.damage:
+                    self._put_aside()
             done = self.shipper.drain()
             self.totals += done
             if done.orphans:

@@ -66,7 +66,8 @@ class Asked:
     """A request of a hundred bytes, and an exchange that has a plan for it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.given = SimpleNamespace(images=0, files=0, sounds=0, value_bytes=0, unknown=False)
+        self.given = SimpleNamespace(images=0, files=0, sounds=0, value_bytes=0, unknown=False,
+                                     doubled=False)  # fmt: skip
         self.hour = self.kept = False
         self.tools: dict[str, int] = {}
         self.kinds: frozenset[str] = frozenset()

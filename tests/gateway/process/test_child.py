@@ -236,6 +236,28 @@ async def test_a_child_that_is_killed_while_it_starts_has_a_few_more_starts(
         await stage.child.first
 
 
+async def test_a_child_that_insists_is_started_until_it_serves(
+    own: OwnTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(monkeypatch, insists=True)
+    for number in range(2 * KILLED_STARTS):
+        (await stage.life(number, ready=False)).end(-9 if number % 2 else 1)
+    await stage.life(2 * KILLED_STARTS)
+    assert stage.child.first.done()
+    await stage.child.stop(1.0)
+
+
+@pytest.mark.parametrize(("code", "kind"), [(2, UsageError), (3, ConfigError)])
+async def test_a_child_that_insists_cannot_mend_its_owners_mistake(
+    own: OwnTime, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[LightgateError]
+) -> None:
+    stage = Stage(monkeypatch, insists=True)
+    (await stage.life(0, ready=False)).end(code)
+    await stage.child.ended
+    assert len(stage.lives) == 1
+    assert type(stage.child.first.exception()) is kind
+
+
 async def test_a_child_that_may_live_once(
     own: OwnTime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

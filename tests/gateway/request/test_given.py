@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightgate.gateway.request.given import NOTHING, given_parts
 
@@ -90,3 +92,31 @@ def test_a_short_value_is_an_address_and_counts_as_text(size: int, counted: int)
     part = {"type": "image_url", "image_url": {"url": "x" * size}}
     body = json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode()
     assert given_parts(body, CHAT).value_bytes == counted
+
+
+@pytest.mark.parametrize(
+    ("body", "doubled"),
+    [
+        ('{"messages": [{"content": [{"type": "image_url", "type": "text"}]}]}', True),
+        ('{"messages": [{"content": [{"type": "text", "ty\\u0070e": "image_url"}]}]}', True),
+        ('{"tools": [{"a": 1, "a": 2}]}', True),
+        ('{"search_parameters": {"mode": "on", "mode": "off"}}', True),
+        ('{"plugins": [{"id": "web", "id": "x"}]}', True),
+        ('{"type": "a: \\" \\\\", "b": {"type": ":"}, "c": [{"b": "{\\"b\\":1}"}]}', False),
+        ('{"type": {}, "b": [[], {}, {"type": null}], "": {"": ":"}}', False),
+        ('{"type": "\\\\", "b": "\\\\\\"", "c": 1}', False),
+    ],
+)  # fmt: skip
+def test_a_name_that_stands_twice_in_one_object_is_found(body: str, doubled: bool) -> None:
+    json.loads(body)
+    assert given_parts(body.encode(), CHAT).doubled == doubled
+
+
+@given(st.recursive(
+    st.none() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner),
+))  # fmt: skip
+def test_no_body_without_doubles_is_taken_for_one_with_them(value: Any) -> None:
+    for ascii_only in (True, False):
+        body = json.dumps({"type": value}, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+        assert not given_parts(body, CHAT).doubled

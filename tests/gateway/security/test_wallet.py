@@ -273,3 +273,26 @@ async def test_leaving_does_not_make_pictures_free(behind: Behind, upstream: Ups
     await line.close()
     await rig.until(lambda: bool(rig.settled()), within_s=5)
     assert reserved - (10 + SLACK) * 2000 <= standing(rig).spent_nano <= reserved
+
+
+@pytest.mark.parametrize("many", [0, 2000])  # a large body is read beside the loop
+async def test_a_name_that_stands_twice_is_no_way_around_a_budget(
+    behind: Behind, upstream: Upstream, many: int
+) -> None:
+    """The provider may read the picture that stands first; what was counted is the text."""
+    upstream.script = whole(chat_body())
+    terms = {"me": KeyTerms(name="me", budget_usd=Decimal(1)), "free": KeyTerms(name="free")}
+    rig = await behind(terms=terms)
+    twice = (
+        b'{"type":"image_url","image_url":{"url":"https://a.test/b.png"},"type":"text","text":"a"}'
+    )
+    filler = b',{"type":"text","text":"a"}' * many
+    body = b'{"model":"raw/m","max_tokens":5,"messages":[{"role":"user","content":[%b%b]}]}'
+    head = {"x_api_key": rig.keys["me"]}
+    refused = await rig.ask("/v1/chat/completions", body % (twice, filler), **head)
+    assert (refused.status, refused.json["error"]["code"]) == (400, "doubled_name")
+    assert upstream.heard == []
+    once = twice.replace(b',"type":"text","text":"a"', b"")
+    assert (await rig.ask("/v1/chat/completions", body % (once, filler), **head)).status == 200
+    free = {"x_api_key": rig.keys["free"]}
+    assert (await rig.ask("/v1/chat/completions", body % (twice, filler), **free)).status == 200

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lightgate.ledger.database import file_check
-from lightgate.ledger.database.file_check import damage_of
+from lightgate.ledger.database.file_check import damage_of, misshapen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,3 +104,34 @@ def test_rows_that_break_a_rule_lie_in_sound_pages(path: Path) -> None:
     assert damage_of(path, never) == ""
     harm(path, 40 * PAGE)
     assert damage_of(path, never) != ""
+
+
+@pytest.mark.parametrize("page", [512, PAGE, 65_536])
+def test_the_head_and_the_length_of_a_file_say_whether_it_may_be_whole(
+    tmp_path: Path, page: int
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with sqlite3.connect(path) as base:
+        base.execute(f"PRAGMA page_size = {page}")
+        base.execute("CREATE TABLE t (x TEXT)")
+        base.execute("INSERT INTO t VALUES (?)", ["x" * 3 * page])
+    base.close()
+    assert not misshapen(path)
+    whole = path.stat().st_size
+    for size in (whole - 1, page, 0):
+        os.truncate(path, size)
+        assert misshapen(path)
+    path.write_bytes(b"x" * whole)
+    assert misshapen(path)
+    path.unlink()
+    assert not misshapen(path)  # it is gone, which is noticed elsewhere
+
+
+def test_a_new_database_with_a_write_ahead_log_is_in_shape(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    base = sqlite3.connect(path)
+    base.execute("PRAGMA journal_mode = WAL")
+    assert not misshapen(path)
+    base.execute("CREATE TABLE t (x TEXT)")
+    assert not misshapen(path)
+    base.close()

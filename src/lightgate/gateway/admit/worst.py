@@ -15,7 +15,7 @@ import msgspec
 from lightgate.gateway.admit.overrides import forbidden
 from lightgate.gateway.request.given import NOTHING
 from lightgate.gateway.request.hosted import answer_kinds, billed_parts, offered_tools, refers
-from lightgate.gateway.request.refusal import Refusing
+from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.gateway.served.price import SLACK, USUAL_ANSWER, Ceiling
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ _TIERS: Final = {
     "anthropic-messages": ("speed", "service_tier"),
     "gemini": ("serviceTier", "service_tier"),
 }
+_DOUBLED: Final = Refusal(
+    status=400,
+    message="A name stands twice in one object of the body. Which of the two a provider reads is"
+    " not known, nor what it would bill to this key, which has a budget. Say it once.",
+    code="doubled_name",
+)
 _tier: Final = msgspec.json.Decoder(str | None)
 
 
@@ -84,6 +90,8 @@ def reserve_plan(exchange: Exchange, out: int | None) -> Reservation:
     """
     request, plan, ceilings = exchange.request, exchange.plan, {}
     given, hour = billed_parts(request)
+    if given.doubled:
+        raise Refusing(_DOUBLED)
     tools, kept = offered_tools(request), refers(request)
     asked = _Asked(request, out, kept, given, hour, tools, _tier_of(request), answer_kinds(request))
     lacking: dict[str, _Lacking] = {}

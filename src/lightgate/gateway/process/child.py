@@ -43,6 +43,10 @@ _STDIN: Final = 0
 _STDOUT: Final = 1
 _LINE_LIMIT: Final = 1 << 20
 _NOT_STARTED: Final = 127  # as a shell says it
+_OWNERS_FAULT: Final = {
+    2: UsageError,
+    3: ConfigError,
+}  # exit codes that another try does not change
 _log = logging.getLogger(__name__)
 
 
@@ -60,6 +64,7 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     without: frozenset[str] = frozenset()  # variables of the parent's that it does not get
     stage: int = 0
     restart: Literal["always", "never"] = "always"
+    insists: bool = False  # a first life that fails is followed by others, while the rest serves
     ready_s: float = 20.0
     stop_signal: int = signal.SIGTERM
     stop_s: float = 5.0
@@ -192,11 +197,14 @@ class Child:
         """Whether there is no next life: the first one never served, or one is all it gets.
 
         A child that was killed while it started (a negative code) is started again, a few times.
+        One that insists is started again for any reason but a wrong command or configuration.
         """
+        if not self.first.done() and self.spec.insists and code not in _OWNERS_FAULT:
+            return False
         if not self.first.done() and code < 0 and self.restarts < KILLED_STARTS:
             return False
         if not self.first.done():
-            kind = {2: UsageError, 3: ConfigError}.get(code, LightgateError)
+            kind = _OWNERS_FAULT.get(code, LightgateError)
             self.first.set_exception(
                 kind(f"{self.spec.name} did not start (code {code}); its reason is above.")
             )

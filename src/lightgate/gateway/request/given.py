@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from lightgate.dialect.neutral.json_text import name_count
 from lightgate.dialect.neutral.numbers import any_json
 from lightgate.gateway.request.parts import FILES, IMAGES, SOUNDS, references, unknown_parts
 
 # A body without any of these gives nothing but text; an escape may hide one of them.
-_SIGNS: Final = (b'"type"', b"image", b"file", b"audio", b"inline", b"video", b"parts")
+_SIGNS: Final = (b'"type"', b"image", b"file", b"audio", b"inline", b"video", b"parts",
+                 b'"tools"', b'"search_parameters"', b'"plugins"')  # fmt: skip
 _ESCAPE: Final = b"\\"  # one byte is found far quicker than two
 _PARTS: Final = re.compile(rb'"(?:content|input|system)"\s*:\s*[\[{]')  # without a type, perhaps
 _BY_VALUE: Final = frozenset(("data", "url", "image_url", "file_data", "file_url"))
@@ -37,6 +39,7 @@ class Given(msgspec.Struct):
     sounds: int = 0
     value_bytes: int = 0
     unknown: int = 0  # parts that nobody here can bound
+    doubled: bool = False  # a name stands twice in one object: readers differ in which one counts
 
 
 NOTHING: Final = Given()
@@ -56,11 +59,13 @@ def given_parts(body: bytes, dialect: str) -> Given:
         return NOTHING
     found = Given(files=references(dialect, root), unknown=unknown_parts(dialect, root))
     left: list[tuple[Any, bool]] = [(root, False)]
+    names = 0
     while left:
         value, free = left.pop()
         if isinstance(value, list):
             left += [(each, free) for each in value]
         elif isinstance(value, dict):
+            names += len(value)
             if _count(found, value) and not free:
                 found.value_bytes += _by_value(value)
             calls = value.get("type") in _CALLS
@@ -68,6 +73,7 @@ def given_parts(body: bytes, dialect: str) -> Given:
                 (each, free or name in _FREE or (calls and name == "input"))
                 for name, each in value.items()
             ]
+    found.doubled = name_count(body) > names
     return found
 
 

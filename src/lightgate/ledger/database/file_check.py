@@ -2,11 +2,14 @@
 
 SQLite notices a damaged page when it reads it, and a page of old rows may not be read for weeks.
 Every page has to have its form and every row its types; values that were changed within a row have
-no checksum, and stay unseen.
+no checksum, and stay unseen. That takes a while, so `misshapen` looks at the head and the length of
+the file much more often: a file that was cut off or written over is found before what is shipped
+into it is forgotten elsewhere.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -17,9 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+_MAGIC: Final = b"SQLite format 3\0"
+_HEAD_BYTES: Final = 100
+_LARGEST_PAGE: Final = 65_536  # bytes; the head says 1 for it
 _STEPS: Final = 100_000  # of SQLite's own, some milliseconds, between two looks whether to stop
 _MOST: Final = 20  # findings that are looked at
 _ROWS: Final = ("NULL value in ", "CHECK constraint failed")  # of rows, in pages that are sound
+
+
+def misshapen(path: Path) -> bool:
+    """Whether a file does not begin as a database does, or is shorter than it says itself.
+
+    While another process copies pages into it, it may be so for a moment.
+    """
+    try:
+        with path.open("rb") as file:
+            head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
+    except OSError:
+        return False  # it is gone, which others notice
+    if not head.startswith(_MAGIC):
+        return True
+    page, pages = int.from_bytes(head[16:18]), int.from_bytes(head[28:32])
+    return size < pages * (_LARGEST_PAGE if page == 1 else page)
 
 
 def damage_of(path: Path, stopped: Callable[[], bool]) -> str:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError
-from lightgate.ledger.database.file_check import damage_of
+from lightgate.ledger.database.file_check import damage_of, misshapen
 from lightgate.ledger.database.lite import LiteDatabase
 from lightgate.ledger.database.place import PLAIN_SQLITE, database_url, postgres_uri
 from lightgate.ledger.failed import LedgerConflict, LedgerDamaged, LedgerFailed, LedgerNewer
@@ -106,6 +106,15 @@ class Ledger:
         self.close()
         if self._watch is not None:
             self._watch.clear()
+
+    def look_at_file(self) -> None:
+        """Look at the head and the length of a SQLite ledger's file, and read it if they are odd.
+
+        A file whose pages are all in its write-ahead log is sound however it looks.
+        """
+        path = self._database.path
+        if path is not None and self._current and not self.damage and misshapen(path):
+            self.damage = damage_of(path, lambda: False)
 
     def check_file(self, stopped: Callable[[], bool]) -> None:
         """Read all of a SQLite ledger's file, and note in `damage` what is wrong with it."""
