@@ -4,6 +4,7 @@ Each prompt is written in one of the four dialects in turn, read back and scored
 fitted (cascade_fit.py) on `tune` and `held`, ordinary prompts written by hand, and on `made`,
 prompts from templates (cascade_made.py) in which the length misleads. `late` and `fresh` were kept
 out: written by hand, about other things, `late` before these rules and `fresh` before their words.
+`other` was written and labelled later, without a look at rules and words, and scored once.
 Beside it: one tier for all, and the best two bounds on the length alone.
 
 Then what a cascade of three tiers costs and how long it takes, beside each of its models alone: the
@@ -52,7 +53,8 @@ DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
 ORDINARY_SETS = ("tune", "held")
 FIT_SETS = (*ORDINARY_SETS, "made")
 MARGIN = 0.05  # by which the score must beat every trivial rule on prompts kept out of the fit
-SETS = (*FIT_SETS, "late", "fresh")
+SETS = (*FIT_SETS, "late", "fresh", "other")
+TOLD_APART = ("fresh", "other")  # by whether the length misleads
 LIMIT_US = 200.0
 WORLD = "providers-2026"
 MODELS = ("groq/mixtral", "google/gemini-1.5-pro", "anthropic/claude-opus-4.6")
@@ -211,13 +213,14 @@ def rivals_of(everything: Sequence[Prompt]) -> Rivals:
 
 
 def parts_of(found: list[tuple[Prompt, Level]]) -> dict[str, list[tuple[Prompt, Level]]]:
-    """The sets; what was written last is told apart by whether its length misleads."""
+    """The sets; the last two are told apart by whether their length misleads."""
     parts = {name: [one for one in found if one[0].set == name] for name in SETS}
-    last = parts.pop(SETS[-1])
-    misleads = [one[0].kind.startswith(("short-", "long-")) for one in last]
-    kinds = ((f"{SETS[-1]}, ordinary", False), (f"{SETS[-1]}, misleading length", True))
-    for name, wanted in kinds:
-        parts[name] = [one for one, found in zip(last, misleads, strict=True) if found == wanted]
+    for name in TOLD_APART:
+        whole = parts.pop(name)
+        misleads = [one[0].kind.startswith(("short-", "long-")) for one in whole]
+        for kind, wanted in (("ordinary", False), ("misleading length", True)):
+            both = zip(whole, misleads, strict=True)
+            parts[f"{name}, {kind}"] = [one for one, found in both if found == wanted]
     return parts
 
 
@@ -505,7 +508,7 @@ def main() -> int:
             if prompt.set in FIT_SETS and prompt.level != level:
                 print(f"  {prompt.id} told {level}: {prompt.text[:70]!r}")
     odds = Odds(options.bad, options.below, options.caught, options.alarm)
-    ordinary = parts["late"] + parts[f"{SETS[-1]}, ordinary"]
+    ordinary = parts["late"] + parts["fresh, ordinary"]
     holds = against_single(ordinary, odds, options.rounds)
     return 0 if cost() and holds and min(kept_out) >= MARGIN else 6
 

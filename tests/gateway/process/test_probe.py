@@ -26,6 +26,7 @@ from lightgate.gateway.process.probe import (
     DAY_NS,
     LONGEST_IN,
     QUIET_NS,
+    REST,
     SELDOM,
     TOKENS_IN,
     UNKNOWN_NANO,
@@ -357,9 +358,21 @@ async def test_a_probe_of_an_own_engine_is_as_long_as_a_request(
     assert first[-2:] == ["say", "no."]
     assert [row[-2] for row in told if row[0] == "stated"] == [tokens]
     assert [row[2] for row in told if row[0] == "spoke"] == [size_of(tokens)]
+    stage.clock.advance(REST * S)
     await stage.probe()
     again = asked(stage)
     assert (again[:20] == first[:20]) is (tokens == TOKENS_IN)  # else its cache would answer
+
+
+async def test_an_own_engine_is_probed_for_a_tenth_of_its_time_at_most(stage: Stage) -> None:
+    answers(stage)
+    keyless(stage)
+    await stage.probe()  # takes a second
+    assert stage.prober._not_before == {TARGET: 1001 * S + REST * S}
+    stage.clock.advance(REST * S - 1)
+    assert stage.prober.look() is None
+    stage.clock.advance(1)
+    assert stage.prober.look() == TARGET
 
 
 async def test_a_target_with_a_key_and_no_price_is_probed_rarely_and_within_the_day(

@@ -60,6 +60,7 @@ CAPS: Final = (16, 64, 256)
 SELDOM: Final = 10  # times as rarely is a target probed that has no word under the largest cap
 # Nano-dollars of a token whose price is not known: $600 for a million, as the dearest models cost.
 UNKNOWN_NANO: Final = 600_000
+REST: Final = 9  # times as long as it took: an own engine is probed for a tenth of its time at most
 LONGEST_IN: Final = 960  # tokens of a probe: the size of prompts that it speaks for ends at 1,024
 _ASK: Final = "Answer with one word: are you there? Say yes or say no."
 _WORDS: Final = (
@@ -156,7 +157,10 @@ class Prober:
             observer.stated(name, now, began, facts, tokens=tokens_in, refused=refused)
         self._write(target, marks, called, wall_ns)
         self._learn(name, size, marks, called, began)
-        if not target.prices.known and not bills_nobody(target):
+        if bills_nobody(target):  # a small engine may be busy with it for seconds
+            now = self._clock.now_ns()
+            self._not_before[name] = max(self._not_before.get(name, 0), now + REST * (now - began))
+        elif not target.prices.known:
             rest_ns = SELDOM * self._state.served.snapshot.terms.probes.every_ns
             self._not_before[name] = self._clock.now_ns() + rest_ns
 

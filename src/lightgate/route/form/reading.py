@@ -26,7 +26,6 @@ FULL: Final = 50  # differences of which a step is the plain mean; then one that
 CLIP: Final = 1.0  # log: one stall moves a step by no more
 HALF_NS: Final = 1_800_000_000_000  # after which a step without another difference counts half
 STEEPEST: Final = log(2.0)  # log for each step: reading is all that a first token waits for
-USUAL: Final = 0.05  # weight of a first token in how often each step is asked for
 TRIED: Final = 5  # first tokens of prompts this long, or longer, after which they are known
 _NEVER: Final = -(1 << 62)
 
@@ -43,7 +42,6 @@ class ReadingCurve:
         "_differed_ns",
         "_last",
         "_means",
-        "_shares",
         "_young",
         "costs",
         "flat",
@@ -62,7 +60,6 @@ class ReadingCurve:
         self._means = [0.0] * STEPS
         self._young: list[list[float]] = [[] for _ in range(STEPS)]  # the first differences
         self._differed_ns = [_NEVER] * STEPS  # the last one
-        self._shares = [0.0] * STEPS  # of the last first tokens
         self._last = -1, 0.0, _NEVER  # step, log and instant of the last that was not compared
 
     def tried(self, step: int) -> bool:
@@ -83,9 +80,8 @@ class ReadingCurve:
         """
         (at, before, when), self._last = self._last, (step, ttft_log, now_ns)
         self.seen[step] += 1
-        self.longest = max(self.longest, step)
-        shares = self._shares = [(1.0 - USUAL) * share for share in self._shares]
-        shares[step] += USUAL
+        if step > self.longest:  # noqa: PLR1730 - max() would cost 0.1 us for every first token
+            self.longest = step
         if at == step or at < 0 or now_ns - when >= NEAR_NS:
             return 0.0 if self.flat else self._weigh(sigma, now_ns)
         self._last = -1, 0.0, _NEVER  # each is compared once: a stall is in one difference
@@ -145,9 +141,9 @@ class ReadingCurve:
                 (below, low), (top, high) = sure[-2:]
                 self.slope = min(STEEPEST, max(0.0, (high - low) / (top - below)))
             self.costs = [self._at(step, sure) for step in range(STEPS)]
-        rises = zip(self._shares, self.costs, before, strict=True)
-        usual = sum([share * (after - cost) for share, after, cost in rises])
-        return usual / (sum(self._shares) or 1.0)
+        rises = zip(self.seen, self.costs, before, strict=True)
+        usual = sum([seen * (after - cost) for seen, after, cost in rises])
+        return usual / (sum(self.seen) or 1.0)
 
     def _at(self, step: int, sure: list[tuple[int, float]]) -> float:
         before, cost = sure[0]
