@@ -23,7 +23,7 @@ from lightgate.console.admin.sign_in import SignIns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Response
 
     Visit = Callable[..., "Page"]
 
@@ -172,6 +172,7 @@ def visit(site: Site, browser: Browser) -> Iterator[Visit]:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     home = urlsplit(site.console).netloc
     context.on("request", lambda one: _stays(one.url, home, wrong))
+    context.on("response", lambda one: _answers(one, wrong))
     opened: list[Page] = []
 
     def go(path: str, **size: int) -> Page:
@@ -209,6 +210,11 @@ def _stays(url: str, home: str, wrong: list[str]) -> None:
     parts = urlsplit(url)
     if parts.scheme not in {"data", "blob", "about", "file"} and parts.netloc != home:
         wrong.append(f"a request left the console: {url}")
+
+
+def _answers(answer: Response, wrong: list[str]) -> None:
+    if answer.status >= 500:  # the browser's own word for it does not say of which address
+        wrong.append(f"status {answer.status} from {answer.url}")
 
 
 def drawn(page: Page) -> None:
