@@ -63,7 +63,7 @@ class Notes:
     """A taker that takes notes."""
 
     def __init__(self) -> None:
-        self.log: list[tuple[str, object]] = []
+        self.log: list[tuple[str, Any]] = []
         self.fails: dict[str, Exception] = {}
 
     def _note(self, name: str, what: object) -> None:
@@ -552,7 +552,7 @@ async def test_an_answer_that_ends_with_its_connection_is_unpacked_to_its_end() 
     for _ in range(20):
         await asyncio.sleep(0)
     assert ends.errors == [None]
-    assert sum(len(what[0]) for name, what in notes.log if name == "body") == 300_000  # type: ignore[index]
+    assert sum(len(what[0]) for name, what in notes.log if name == "body") == 300_000
     assert not trip.keep_alive
 
 
@@ -599,7 +599,7 @@ async def test_what_nobody_asked_for_is_no_part_of_an_answer(
     error = only(ends)
     assert isinstance(error, Malformed)
     assert said in error.message
-    assert b"".join(what[0] for name, what in notes.log if name == "body") == body  # type: ignore[index]
+    assert b"".join(what[0] for name, what in notes.log if name == "body") == body
     assert not link.is_open
 
 
