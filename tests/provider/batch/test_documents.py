@@ -501,3 +501,29 @@ async def test_lines_that_broke_off_end_with_the_error() -> None:
     refused.over(None)
     assert await refused.next() is None
     assert refused.parts == [b"a\nb"]
+
+
+@pytest.mark.parametrize(("body", "tree"), [(b"", {}), (b" \n", {}), (b'{"a":1}', {"a": 1})])
+async def test_an_answer_is_a_document_or_empty(
+    monkeypatch: pytest.MonkeyPatch, body: bytes, tree: Any
+) -> None:
+    assert (await answered(monkeypatch, body)).tree == tree
+
+
+async def test_an_answer_that_is_no_document_is_said_to_be_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(Malformed, match="answered with a document that is not JSON"):
+        await answered(monkeypatch, b"<html>")
+
+
+async def answered(monkeypatch: pytest.MonkeyPatch, body: bytes) -> Any:
+    """What comes of an answer of status 200 with this body."""
+
+    async def run(_self: Any, _method: Any, _path: Any, _body: Any, _headers: Any, to: Any) -> None:
+        to.status, to.headers = 200, []
+        to.parts.append(body)
+
+    monkeypatch.setattr(BatchExchange, "_run", run)
+    target: Any = SimpleNamespace(base_url="http://127.0.0.1:9/v1")
+    return await BatchExchange(SimpleNamespace(), target).send("GET", "/x", (), ())  # type: ignore[arg-type]
