@@ -426,6 +426,7 @@ async def test_a_whole_answer_has_a_limit_and_a_refusal_a_smaller_one(
     monkeypatch.setattr(exchange, "DOCUMENT_LIMIT", 10)
     monkeypatch.setattr(exchange, "REFUSAL_LIMIT", 4)
     taker = _WholeAnswer()
+    assert taker.status == 0  # no head has come
     taker.on_head(299, [], 1)
     taker.on_body(b"12345", 1, 1)
     taker.on_body(b"67890", 1, 1)
