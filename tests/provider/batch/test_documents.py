@@ -518,13 +518,22 @@ async def test_an_answer_that_is_no_document_is_said_to_be_none(
         await answered(monkeypatch, b"<html>")
 
 
-async def answered(monkeypatch: pytest.MonkeyPatch, body: bytes) -> Any:
-    """What comes of an answer of status 200 with this body."""
+@pytest.mark.parametrize("status", [199, 300])
+async def test_only_a_status_of_success_is_an_answer(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    assert (await answered(monkeypatch, b"{}", 299)).tree == {}
+    with pytest.raises(HttpRefused, match=f"answered {status}"):
+        await answered(monkeypatch, b"{}", status)
+
+
+async def answered(monkeypatch: pytest.MonkeyPatch, body: bytes, status: int = 200) -> Any:
+    """What comes of an answer with this body."""
 
     async def run(_self: Any, _method: Any, _path: Any, _body: Any, _headers: Any, to: Any) -> None:
-        to.status, to.headers = 200, []
+        to.status, to.headers = status, []
         to.parts.append(body)
 
     monkeypatch.setattr(BatchExchange, "_run", run)
-    target: Any = SimpleNamespace(base_url="http://127.0.0.1:9/v1")
+    target: Any = SimpleNamespace(base_url="http://127.0.0.1:9/v1", name="lab/m", secrets=())
     return await BatchExchange(SimpleNamespace(), target).send("GET", "/x", (), ())  # type: ignore[arg-type]
