@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from lightgate.provider.answer import Kept, read_answer, reads
+from lightgate.provider.answer import AnswerReader, Kept, read_answer, reads
+from lightgate.wire.sse import EVENT_LIMIT
 
 WHOLE = json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}).encode()
 EVENTS = [
@@ -40,3 +41,12 @@ def test_a_complete_answer_is_read(streamed: bool) -> None:
     assert found.text == "Hi"
     assert read_answer("openai-embeddings", WHOLE, streamed=streamed) is None
     assert (reads("openai-chat"), reads("openai-embeddings")) == (True, False)
+
+
+def test_an_event_that_is_too_large_is_no_answer_and_is_said_to_be_malformed() -> None:
+    reader = AnswerReader("openai-chat")
+    reader.feed(b"data: " + b"x" * (EVENT_LIMIT + 1))
+    assert reader.answer() is None
+    error = reader._items.error
+    assert error is not None
+    assert error.code == "malformed"

@@ -486,6 +486,23 @@ def test_a_finish_reason_holds_no_key() -> None:
     assert KEY not in (heard.end().finish_reason or "")
 
 
+@pytest.mark.parametrize(("thoughts", "streamed"), [("hm", 10), ("", 6)])
+def test_thoughts_that_did_not_come_are_no_tokens_of_the_stream(
+    thoughts: str, streamed: int
+) -> None:
+    heard = Heard().head()
+    if thoughts:
+        heard.call.on_body(chunk(reasoning_content=thoughts), 20, 20)
+    heard.call.on_body(chunk(content="a"), 30, 30)
+    usage = {
+        "prompt_tokens": 3, "completion_tokens": 10,
+        "completion_tokens_details": {"reasoning_tokens": 4},
+    }  # fmt: skip
+    heard.call.on_body(chunk("stop", usage, content="b") + DONE, 40, 40)
+    tokens = heard.end().tokens
+    assert (tokens.out, tokens.reasoning, tokens.streamed) == (10, 4, streamed)
+
+
 # Beginning and ending
 
 
@@ -538,6 +555,15 @@ def test_kernel_stamps_are_void_where_the_clock_stepped(stepped: int) -> None:
     heard.end(Cancelled("Left."))
     assert heard.marks.void is bool(stepped)
     assert heard.marks.end is None  # nothing came
+
+
+@pytest.mark.parametrize(("source", "since"), [("kernel", 30), ("read", 20)])
+def test_only_the_kernels_stamp_of_a_token_needs_no_earlier_bound(source: str, since: int) -> None:
+    heard, client = Heard(), Client(source)
+    heard.call.start(client, Deadlines())  # type: ignore[arg-type] # enough of one
+    heard.call.on_head(200, [TYPE], 10)
+    heard.call.on_body(chunk(content="a"), 30, 20)
+    assert (heard.marks.first, heard.marks.first_since) == (30, since)
 
 
 def test_a_call_that_was_cancelled_first_sends_nothing() -> None:

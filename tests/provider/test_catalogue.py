@@ -18,6 +18,7 @@ from lightgate.provider.catalogue import (
     provider_named,
     read_catalogue,
 )
+from lightgate.provider.table_text import table_text
 
 WANTED = [
     "openai",
@@ -157,3 +158,26 @@ def test_an_unknown_provider_is_answered_with_the_nearest() -> None:
 
 def test_nothing_near_gives_no_guess() -> None:
     assert did_you_mean("qqqqqq", catalogue()) == ""
+
+
+def test_a_table_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pkgutil.get_data", lambda _package, _name: None)
+    with pytest.raises(FileNotFoundError, match=r"some\.toml"):
+        table_text("some.toml")
+
+
+@pytest.mark.parametrize(
+    ("auth", "variables"),
+    [
+        ("google", ()),
+        ("azure", ()),
+        ("x-lab-key", ("OPENAI_API_KEY",)),
+        ("none", ("OPENAI_API_KEY",)),
+    ],
+)
+def test_a_provider_that_is_signed_for_takes_no_key_from_the_environment(
+    auth: str, variables: tuple[str, ...]
+) -> None:
+    config = parse_config(f'[providers.openai]\nauth = "{auth}"\n')
+    found = provider_named("openai", config)
+    assert (found.auth, found.key_env) == (auth, variables)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -159,3 +160,23 @@ def test_words_that_are_no_targets() -> None:
     with pytest.raises(UsageError, match="The URL of a target is wrong"):
         resolve("http://", env={})
     assert [short_name(one) for one in ("a/b/c", "c", "c/")] == ["c", "c", ""]
+
+
+@pytest.mark.parametrize("signed", [True, False])
+async def test_a_list_is_asked_for_once_its_target_has_a_token(
+    monkeypatch: pytest.MonkeyPatch, signed: bool
+) -> None:
+    log: list[str] = []
+
+    async def fetched(_client: Any, _target: Any) -> tuple[OfferedModel, ...]:
+        log.append("asked for")
+        return (OfferedModel("m", 9),)
+
+    monkeypatch.setattr(kept_lists, "fetch_models", fetched)
+    target: Any = SimpleNamespace(
+        base_url="http://x", signer=object() if signed else None, ready=lambda: log.append("ready")
+    )
+    found = await kept_lists.fetch_lists({"a": target}, {}, 5)
+    assert log == (["ready", "asked for"] if signed else ["asked for"])
+    models = (OfferedModel("m", 9),)
+    assert found == {"a": ModelList(base_url="http://x", tried_ns=5, fetched_ns=5, models=models)}

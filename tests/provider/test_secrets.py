@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -96,6 +97,13 @@ def test_a_key_is_masked_in_every_spelling(spelled: str) -> None:
     assert not Secret(ODD).in_bytes(spelled[:-1].encode())
 
 
+def test_of_a_key_in_base64_only_the_padding_may_be_missing() -> None:
+    key = "sk-canary-0123W"
+    spelled = b64encode(key.encode()).decode()
+    assert spelled.endswith("X")
+    assert without_secrets(f"no: {spelled}!", (Secret(key),)) == "no: ***!"
+
+
 def test_a_short_key_in_lower_case_is_a_word() -> None:
     assert without_secrets("The queue is empty.", (Secret("EMPTY"),)) == "The queue is empty."
     assert "a2345678901b" in spellings("A2345678901b")
@@ -113,6 +121,11 @@ def test_a_short_key_in_lower_case_is_a_word() -> None:
         ("no: ***.Se/cr\N{HORIZONTAL ELLIPSIS}", "no: ***\N{HORIZONTAL ELLIPSIS}"),
         ("***", "***"),
         ("***0123***", "******"),
+        ("0123***", "***"),
+        ("id0***", "id0***"),
+        ("no: ***.Se/ there", "no: *** there"),
+        ("no: ***.Se there", "no: ***.Se there"),
+        ("no: ***.Se", "no: ***.Se"),
     ],
 )
 def test_pieces_of_a_key_beside_stars_are_masked(torn: str, shown: str) -> None:

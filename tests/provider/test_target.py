@@ -357,3 +357,44 @@ def test_the_prices_of_a_target_are_the_users_own_or_those_of_the_list() -> None
     for target in ("openai/no-such-model", "nobody/gpt-4o", "lab/gpt-4o", "groq/mine"):
         assert rates_at(target, None if target == "groq/mine" else config, at) is None
     assert rates_at("lab/gpt-4o", None, at) is None
+
+
+def test_every_price_of_a_file_is_taken_over() -> None:
+    text = """
+    [prices."lab/m"]
+    input = 1
+    output = 2
+    cached = 3
+    cache_write = 4
+    batch_input = 5
+    batch_output = 6
+    characters = 7
+    audio_hour = 8
+    input_audio = 9
+    output_audio = 10
+    output_image = 11
+    calls = { search = 12, request = 13 }
+    as_of = 2026-11-01
+    [prices."lab/m".tiers.fast]
+    input = 14
+    output = 15
+    cached = 16
+    cache_write = 17
+    [prices."lab/plain"]
+    input = 1
+    output = 2
+    """
+    config = parse_config(text)
+    fast = TierRates(
+        input=Decimal(14), output=Decimal(15), cached=Decimal(16), cache_write=Decimal(17)
+    )
+    assert rates_at("lab/m", config, AT) == Rates(
+        input=Decimal(1), output=Decimal(2), cached=Decimal(3), cache_write=Decimal(4),
+        batch_input=Decimal(5), batch_output=Decimal(6), batch_source="override",
+        characters=Decimal(7), audio_hour=Decimal(8), input_audio=Decimal(9),
+        output_audio=Decimal(10), output_image=Decimal(11),
+        calls={"search": Decimal(12), "request": Decimal(13)}, tiers={"fast": fast},
+        source="override", as_of="2026-11-01",
+    )  # fmt: skip
+    plain = Rates(input=Decimal(1), output=Decimal(2), source="override")
+    assert rates_at("lab/plain", config, AT) == plain

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 from base64 import b64encode
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NoReturn
 from urllib.parse import quote
 
@@ -128,10 +129,10 @@ def without_secrets(text: str, secrets: tuple[Secret, ...]) -> str:
 def _without(text: str, key: str) -> str:
     text = text.replace(key, _MASK)
     if text.endswith(CUT):
-        for size in range(len(key), _LEAST - 1, -1):
-            if text.endswith(key[:size] + CUT):
-                text = f"{text[: -size - 1]}{_MASK}"
-                break
+        sizes = range(len(key), _LEAST - 1, -1)
+        size = next((size for size in sizes if text.endswith(key[:size] + CUT)), 0)
+        if size:
+            text = f"{text[: -size - 1]}{_MASK}"
     if _MASK not in text:
         return text
     first, *others = text.split(_MASK)
@@ -141,16 +142,14 @@ def _without(text: str, key: str) -> str:
 
 
 def _begun(text: str, key: str) -> int:
-    """How many characters a text begins with that are a piece of a key."""
-    size = 0
-    while size < len(text) and text[: size + 1] in key:
-        size += 1
+    """How many characters a text begins with that are a piece of a key.
+
+    Every beginning of a piece is a piece: what is looked for is the first one that is none.
+    """
+    size = bisect_left(range(len(text)), True, key=lambda at: text[: at + 1] not in key)
     return size if size >= _LEAST else 0
 
 
 def _ended(text: str, key: str) -> int:
     """How many characters a text ends with that are a piece of a key."""
-    size = 0
-    while size < len(text) and text[-size - 1 :] in key:
-        size += 1
-    return size if size >= _LEAST else 0
+    return _begun(text[::-1], key[::-1])

@@ -139,3 +139,33 @@ def test_answers_that_were_cut_short_are_not_kept() -> None:
         "abort",
     }  # fmt: skip
     assert set(_WRONG) == {400, 404, 422}
+
+
+STORED = [
+    ("files", "openai-chat", ("", (*READS, b"POST")), "files"),
+    ("batches", "openai-chat", ("", (*READS, b"POST")), "batches"),
+    ("messages/batches", "anthropic-messages", ("", (*READS, b"POST")), "message_batches"),
+    ("files", "openai-chat", ("/x-1", (*READS, b"DELETE")), "file"),
+    ("files", "openai-chat", ("/x-1/content", READS), "file_content"),
+    ("batches", "openai-chat", ("/x-1", READS), "batch"),
+    ("batches", "openai-chat", ("/x-1/cancel", (b"POST",)), "batch_cancel"),
+    ("messages/batches", "anthropic-messages", ("/x-1", (*READS, b"DELETE")), "message_batch"),
+    ("messages/batches", "anthropic-messages", ("/x-1/cancel", (b"POST",)), "message_batch_cancel"),
+    ("messages/batches", "anthropic-messages", ("/x-1/results", READS), "message_batch_results"),
+]
+
+
+@pytest.mark.parametrize(("folder", "dialect", "rest", "verb"), STORED)
+def test_files_and_batches(
+    folder: str, dialect: str, rest: tuple[str, tuple[bytes, ...]], verb: str
+) -> None:
+    end, methods = rest
+    found = find(f"/v1/{folder}{end}".encode())
+    assert found is not None
+    assert (found.endpoint.verb, found.endpoint.dialect, found.methods) == (verb, dialect, methods)
+    assert found.endpoint.id == ("x-1" if end else None)
+
+
+@pytest.mark.parametrize("path", ["/v1/files/x/cancel", "/v1/batches/x/results", "/v1/batches/x/y"])
+def test_what_no_file_and_no_batch_has(path: str) -> None:
+    assert find(path.encode()) is None

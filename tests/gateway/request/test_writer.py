@@ -14,6 +14,7 @@ from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import DIALECTS
 from lightgate.gateway.request.body import LargeFacts, read_request_body
 from lightgate.gateway.request.endpoint import Endpoint, find
+from lightgate.gateway.request.hosted import offered_tools
 from lightgate.gateway.request.writer import BodyWriter
 
 LARGE = 20_000  # characters of a field that is not copied
@@ -62,3 +63,23 @@ def test_a_large_field_is_not_copied() -> None:
     _, _, views = written(CHAT, b'{"model":"mine","messages":%b}' % text, None)
     [raw] = views
     assert isinstance(raw, msgspec.Raw)
+
+
+def test_a_stream_is_asked_for_its_usage_beside_the_clients_own_options() -> None:
+    one = BodyWriter("theirs", "lab", Quirks(), Generation())
+    for said, sent in (
+        ("", {"include_usage": True}),
+        (',"stream_options":null', {"include_usage": True}),
+        (',"stream_options":{"a":1}', {"a": 1, "include_usage": True}),
+        (',"stream_options":{"include_usage":false}', {"include_usage": True}),
+    ):
+        body = f'{{"model":"mine","messages":[],"stream":true{said}}}'.encode()
+        request = read_request_body(CHAT, body)
+        out = one.same(request, DIALECTS[CHAT.dialect], None, True, "drop")
+        assert json.loads(out.body)["stream_options"] == sent
+
+
+def test_the_tools_of_a_large_body_are_those_that_were_found_in_it() -> None:
+    request = read_request_body(CHAT, b'{"model":"m","messages":[],"tools":[]}')
+    request.found = LargeFacts(tools={"search": 3})
+    assert offered_tools(request) == {"search": 3}

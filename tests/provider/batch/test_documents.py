@@ -426,6 +426,7 @@ async def test_a_whole_answer_has_a_limit_and_a_refusal_a_smaller_one(
     monkeypatch.setattr(exchange, "DOCUMENT_LIMIT", 10)
     monkeypatch.setattr(exchange, "REFUSAL_LIMIT", 4)
     taker = _WholeAnswer()
+    assert taker.status == 0  # no head has come
     taker.on_head(299, [], 1)
     taker.on_body(b"12345", 1, 1)
     taker.on_body(b"67890", 1, 1)
@@ -501,3 +502,38 @@ async def test_lines_that_broke_off_end_with_the_error() -> None:
     refused.over(None)
     assert await refused.next() is None
     assert refused.parts == [b"a\nb"]
+
+
+@pytest.mark.parametrize(("body", "tree"), [(b"", {}), (b" \n", {}), (b'{"a":1}', {"a": 1})])
+async def test_an_answer_is_a_document_or_empty(
+    monkeypatch: pytest.MonkeyPatch, body: bytes, tree: Any
+) -> None:
+    assert (await answered(monkeypatch, body)).tree == tree
+
+
+async def test_an_answer_that_is_no_document_is_said_to_be_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(Malformed, match="answered with a document that is not JSON"):
+        await answered(monkeypatch, b"<html>")
+
+
+@pytest.mark.parametrize("status", [199, 300])
+async def test_only_a_status_of_success_is_an_answer(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    assert (await answered(monkeypatch, b"{}", 299)).tree == {}
+    with pytest.raises(HttpRefused, match=f"answered {status}"):
+        await answered(monkeypatch, b"{}", status)
+
+
+async def answered(monkeypatch: pytest.MonkeyPatch, body: bytes, status: int = 200) -> Any:
+    """What comes of an answer with this body."""
+
+    async def run(_self: Any, _method: Any, _path: Any, _body: Any, _headers: Any, to: Any) -> None:
+        to.status, to.headers = status, []
+        to.parts.append(body)
+
+    monkeypatch.setattr(BatchExchange, "_run", run)
+    target: Any = SimpleNamespace(base_url="http://127.0.0.1:9/v1", name="lab/m", secrets=())
+    return await BatchExchange(SimpleNamespace(), target).send("GET", "/x", (), ())  # type: ignore[arg-type]

@@ -113,8 +113,24 @@ def test_only_a_deflate_may_lack_its_header_and_only_from_its_beginning_on() -> 
         inflater.read(data)
 
 
+def test_several_large_bodies_in_one_read_are_given_out_in_pieces_all_the_same() -> None:
+    inflater = Inflater(b"gzip", "there")
+    packed = gzip.compress(bytes(PIECE - 10))
+    assert len(all_of(inflater, packed * 3)) == 3 * (PIECE - 10)
+    inflater.end()
+
+
+def test_no_more_is_unpacked_than_shows_that_it_is_too_much() -> None:
+    inflater = Inflater(b"gzip", "there")
+    packed = gzip.compress(bytes(40 * MB))
+    with pytest.raises(TooLarge):
+        all_of(inflater, packed)
+    assert inflater._given == 100 * len(packed) + 1
+
+
 def test_several_bodies_in_one_read_are_one_after_the_other() -> None:
     inflater = Inflater(b"gzip", "there")
+    assert inflater.more is False  # nothing has come
     assert inflater.read(gzip.compress(b"abc") + gzip.compress(b"def")) == b"abcdef"
     inflater.end()
     assert Unread().read(b"whatever it is") == b""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import time
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,7 +31,7 @@ class Notes:
     """A taker that takes notes."""
 
     def __init__(self) -> None:
-        self.log: list[tuple[str, object]] = []
+        self.log: list[tuple[str, Any]] = []
         self.fails: dict[str, Exception] = {}
 
     def _note(self, name: str, what: object) -> None:
@@ -112,6 +114,38 @@ async def test_every_read_keeps_its_own_stamp() -> None:
     assert trip.keep_alive
     assert link.is_open
     assert trip.bytes_in == len(OK)
+
+
+async def test_an_answer_that_is_over_needs_no_timer_any_more() -> None:
+    trip, _, _, _ = begin()
+    assert trip.connection.trip is trip
+    assert trip.connection.timer.due_ns > 0
+    trip.on_read(OK, 1, 1)
+    assert trip.connection.timer.due_ns == 0
+
+
+async def test_an_answer_without_a_length_ends_with_its_connection_which_is_not_kept() -> None:
+    trip, link, notes, ends = begin()
+    trip.on_read(b"HTTP/1.1 200 OK\r\n\r\nhello", 1, 1)
+    assert ends.errors == []
+    trip.on_eof()
+    assert ends.errors == [None]
+    assert (trip.keep_alive, link.is_open) == (False, False)
+    assert notes.log[2] == ("body", (b"hello", 1, 1))
+
+
+async def test_a_takers_defect_ends_its_own_roundtrip() -> None:
+    """The loop hears of it too, but where the request has not been written yet."""
+    link, notes = FakeLink(), Notes()
+    notes.fails["sent"] = defect = ZeroDivisionError()
+    trip, ends = trip_on(link, notes)
+    assert (ends.errors, link.written, link.is_open) == ([defect], [], False)
+    for what in ("head", "body", "end"):
+        trip, link, notes, ends = begin()
+        notes.fails[what] = defect
+        with pytest.raises(ZeroDivisionError):
+            trip.on_read(OK, 1, 1)
+        assert (ends.errors, trip.over, link.is_open) == ([defect], True, False)
 
 
 async def test_several_chunks_of_one_read_are_one_body() -> None:
@@ -267,7 +301,45 @@ async def test_time_that_passed_before_the_request_was_sent_is_of_the_whole(hand
     trip.began_ns -= 25 * SECOND
     trip._arm()
     assert trip.connection.timer.due_ns == hands.now
+    trip.on_read(OK[:10], hands.now, hands.now)
+    trip._arm()
+    assert trip.connection.timer.due_ns == hands.now
     trip.cancel()
+
+
+async def test_without_a_deadline_no_timer_runs() -> None:
+    trip, _, _, _ = begin(Deadlines(None, None, None, None))
+    assert not trip.connection.timer.pending
+    trip.on_read(OK[:10], 1, 1)
+    trip._arm()
+    assert not trip.connection.timer.pending
+
+
+async def test_an_answer_that_ends_in_a_pause_lets_the_connection_read_on() -> None:
+    trip, link, _, ends = begin()
+    trip.pause()
+    trip.on_read(OK, 1, 1)
+    assert ends.errors == [None]
+    assert link.said[-2:] == ["pause", "resume"]
+    trip, link, _, ends = begin()
+    trip.on_read(OK, 1, 1)
+    assert (ends.errors, "resume" in link.said) == ([None], False)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "broke the HTTP framing: Invalid header token."),
+        (b"SSH-2.0-OpenSSH\r\n", "does not speak HTTP/1.1."),
+        (b"HTTP/2.0 200 OK\r\ncontent-length: 0\r\n\r\n", "does not speak HTTP/1.1."),
+    ],
+)
+async def test_what_is_wrong_with_the_framing_is_said(data: bytes, said: str) -> None:
+    trip, _, _, ends = begin()
+    trip.on_read(data, 1, 1)
+    error = only(ends)
+    assert isinstance(error, Malformed)
+    assert error.message == f"{ORIGIN.authority} {said}"
 
 
 async def test_a_deadline_is_missed_within_the_grain_of_the_timer(hands: Time) -> None:
@@ -364,6 +436,139 @@ async def test_every_piece_of_a_body_has_the_limit_for_itself() -> None:
     trip.on_read(b"0\r\n\r\n", 1, 1)
     assert ends.errors == [None]
     assert [what for what, _ in notes.log].count("body") == 8
+
+
+async def test_the_bytes_of_a_head_are_forgotten_when_it_is_whole() -> None:
+    trip, _, _, ends = begin()
+    trip.on_read(CHUNKED[:20] + b"x: ".ljust(40_000, b"a"), 1, 1)
+    trip.on_read(b"\r\n" + CHUNKED[17:], 1, 1)
+    more = HEAD_LIMIT - len(CHUNKED[15:])
+    trip.on_read(b"1;".ljust(more, b"x"), 1, 1)
+    assert not trip.over
+    trip.on_read(b"x", 1, 1)
+    assert isinstance(only(ends), TooLarge)
+
+
+@pytest.mark.parametrize("size", [HEAD_LIMIT, HEAD_LIMIT + 1])
+async def test_headers_may_be_as_long_as_the_limit_all_together(size: int) -> None:
+    """Each with the colon, the space and the line end; the line before them does not count."""
+    fields = [b"a" * 1000] * 30
+    rest = size - sum(1 + len(value) + 4 for value in fields) - len(b"content-length5") - 4
+    fields += [b"a" * (rest - 5)]
+    lines = b"".join(b"x: %b\r\n" % value for value in fields)
+    trip, _, notes, ends = begin()
+    trip.on_read(OK[:17] + lines[:30_000], 1, 1)
+    trip.on_read(lines[30_000:] + OK[17:], 1, 1)
+    if size == HEAD_LIMIT:
+        assert ends.errors == [None]
+        return
+    error = only(ends)
+    assert isinstance(error, TooLarge)
+    assert error.message == f"{ORIGIN.authority} sent more than {HEAD_LIMIT} bytes of headers."
+    assert [what for what, _ in notes.log] == ["sent"]
+
+
+@pytest.mark.parametrize(
+    ("source", "reads", "since"),
+    [
+        ("read", [(OK[:-5], 20, 10)], 10),
+        ("kernel", [(OK[:-5], 20, 10)], 20),
+        ("kernel", [(OK, 20, 10)], 10),
+        ("read", [(OK, 20, 10)], 10),
+    ],
+)
+async def test_a_head_at_the_end_of_a_read_came_when_the_kernel_says(
+    source: Any, reads: list[tuple[bytes, int, int]], since: int
+) -> None:
+    trip, _, _, _ = begin()
+    trip.request.marks.stamp_source = source
+    marks = trip.request.marks
+    for read in reads:
+        trip.on_read(*read)
+    assert marks.headers_since == since
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("reset", [True, False])
+async def test_how_and_when_a_connection_ended_is_said(early: bool, reset: bool) -> None:
+    trip, link, _, ends = begin()
+    if not early:
+        trip.on_read(OK[:30], 1, 1)
+    if reset:
+        trip.on_lost(None)
+    else:
+        trip.on_eof()
+    error = only(ends)
+    assert isinstance(error, PeerReset)
+    how, when = "reset" if reset else "closed", "in the middle of the answer"
+    when = "before the answer began" if early else when
+    assert error.message == f"{ORIGIN.authority} {how} the connection {when}."
+    assert error.early is early
+    assert not link.is_open
+
+
+GZIP = gzip.compress(b"a" * 300_000)
+
+
+async def test_an_answer_that_ends_with_its_connection_is_unpacked_to_its_end() -> None:
+    """It takes several turns of the loop, and the break of the connection is no matter then."""
+    trip, _, notes, ends = begin()
+    trip.on_read(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + GZIP, 1, 1)
+    trip.on_eof()
+    trip.on_lost(ConnectionResetError())
+    assert ends.errors == []
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert ends.errors == [None]
+    assert sum(len(what[0]) for name, what in notes.log if name == "body") == 300_000
+    assert not trip.keep_alive
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ("transfer-encoding: gzip, chunked", "used a transfer coding other than chunked"),
+        ("content-encoding: gzip\r\ncontent-encoding: gzip", "compressed its answer twice"),
+        ("content-encoding: br", "compressed its answer as 'br'"),
+        ("transfer-encoding: Chunked\r\ncontent-encoding: chunked", ""),
+    ],
+)
+async def test_codings_that_cannot_be_taken(headers: str, said: str) -> None:
+    trip, _, notes, ends = begin()
+    trip.on_read(f"HTTP/1.1 200 OK\r\n{headers}\r\n\r\n1\r\na\r\n0\r\n\r\n".encode(), 1, 1)
+    if not said:
+        assert ends.errors == [None]
+        return
+    assert said in str(only(ends))
+    assert [what for what, _ in notes.log] == ["sent"]
+
+
+async def test_a_taker_that_leaves_at_the_head_gets_no_body() -> None:
+    link, notes = FakeLink(), Notes()
+    trip, ends = trip_on(link, notes)
+    notes.on_head = lambda *_: trip.cancel()  # type: ignore[method-assign]
+    trip.on_read(OK, 1, 1)
+    assert isinstance(only(ends), Cancelled)
+    assert [what for what, _ in notes.log] == ["sent"]
+
+
+@pytest.mark.parametrize(
+    ("data", "said", "body"),
+    [
+        (OK + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno", "after the end", b"hello"),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "status 101, which nobody", b""),
+    ],
+)
+async def test_what_nobody_asked_for_is_no_part_of_an_answer(
+    data: bytes, said: str, body: bytes
+) -> None:
+    trip, link, notes, ends = begin()
+    trip.on_read(data, 1, 1)
+    error = only(ends)
+    assert isinstance(error, Malformed)
+    assert said in error.message
+    assert b"".join(what[0] for name, what in notes.log if name == "body") == body
+    assert not link.is_open
 
 
 async def test_memory_of_a_head_without_end_is_bounded() -> None:

@@ -105,17 +105,17 @@ class GeminiJobs:
 
     async def poll(self, id: str) -> JobStatus:  # noqa: A002 - the name of the field
         """Ask for the job."""
-        path = f"{self._root}/{quote(id, safe='/')}"
+        path = f"{self._root}/{quote(id)}"
         return _status((await self._exchange.ask("GET", path)).tree)
 
     async def cancel(self, id: str) -> None:  # noqa: A002 - the name of the field
         """Ask for the end of the job; it may finish all the same."""
-        await self._exchange.ask("POST", f"{self._root}/{quote(id, safe='/')}:cancel")
+        await self._exchange.ask("POST", f"{self._root}/{quote(id)}:cancel")
 
     async def results(self, status: JobStatus) -> AsyncGenerator[JobResult, None]:
         """Read the file of answers."""
         for name in status.results:
-            path = f"{self._root}/{quote(name, safe='/')}:download?alt=media"
+            path = f"{self._root}/{quote(name)}:download?alt=media"
             async for raw in self._exchange.lines(path):
                 yield _result(raw)
 

@@ -63,9 +63,7 @@ class Inflater:
         parts: list[bytes] = []
         data, size = self._left + data, 0
         for _ in range(_STEPS):
-            if self._zlib.eof:  # a compressed body may be several, one after the other
-                if not data:
-                    break
+            if self._zlib.eof and data:  # a compressed body may be several, one after the other
                 self._zlib = zlib.decompressobj(_WINDOWS[self._coding])
             room = max(_FREE, self._taken * _MOST_EACH) - self._given
             parts.append(self._zlib.decompress(data, min(room + 1, PIECE - size)))

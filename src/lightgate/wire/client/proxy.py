@@ -90,9 +90,9 @@ def _covers(rule: str, host: str, address: IPv4Address | IPv6Address | None, por
     """Whether a word of NO_PROXY covers this host: a name, its subdomains, a network, `*`."""
     if rule == "*":
         return True
-    if _address(rule) is None:
-        rule, _, digits = rule.rpartition(":") if _PORT.search(rule) else (rule, "", "")
-        if digits and int(digits) != port:
+    if _address(rule) is None and _PORT.search(rule):
+        rule, _, digits = rule.rpartition(":")
+        if int(digits) != port:
             return False
     rule = rule.removeprefix("[").removesuffix("]")
     if address is not None:

@@ -278,7 +278,7 @@ class Roundtrip:
         marks.headers_since = stamp if exact else since
         self._bare = 0
         if response.version != "1.1" and response.version != "1.0":  # noqa: PLR1714 - for every answer
-            raise self._refused(_not_http(self.request.origin.authority))
+            raise _not_http(self.request.origin.authority)
         if response.coded:
             for name, value in response.headers:
                 if name in _CODINGS and value != b"chunked":
@@ -286,7 +286,7 @@ class Roundtrip:
         if self.bytes_in > _SURELY_SHORT:
             size = sum([len(name) + len(value) + 4 for name, value in response.headers])
             if size > HEAD_LIMIT:
-                raise self._refused(self._too_bare("headers"))
+                raise self._too_bare("headers")
         self.request.taker.on_head(response.status, response.headers, stamp)
         if self.over:  # the taker cancelled
             response.bodies.clear()
@@ -295,22 +295,14 @@ class Roundtrip:
         where = self.request.origin.authority
         if name == b"transfer-encoding":
             if value != b"chunked":
-                error = Malformed(f"{where} used a transfer coding other than chunked.")
-                raise self._refused(error)
+                raise Malformed(f"{where} used a transfer coding other than chunked.")
             return
         if isinstance(self.request.taker, Unpacking):
-            raise self._refused(Malformed(f"{where} compressed its answer twice."))
-        try:
-            inflater = inflater_for(value, self._response.status, where)
-        except Malformed as error:
-            raise self._refused(error) from None
+            raise Malformed(f"{where} compressed its answer twice.")
+        inflater = inflater_for(value, self._response.status, where)
         if inflater is not None:
             taker = Unpacking(self, self.request.taker, inflater)
             self.request = msgspec.structs.replace(self.request, taker=taker)
-
-    def _refused(self, error: AttemptError) -> AttemptError:
-        self._response.bodies.clear()
-        return error
 
     def _strange(self, response: ResponseParser) -> Malformed:
         where = self.request.origin.authority
@@ -329,8 +321,7 @@ class Roundtrip:
         where = self.request.origin.authority
         if self.bytes_in == len(data) and not data.startswith(b"HTTP/"[: len(data)]):
             return _not_http(where)
-        reason = str(error).splitlines()[0][:120] if str(error) else error.__class__.__name__
-        return Malformed(f"{where} broke the HTTP framing: {reason}.")
+        return Malformed(f"{where} broke the HTTP framing: {error}.")
 
     # Deadlines
 
@@ -403,7 +394,6 @@ class Roundtrip:
         """Close the connection and end the roundtrip with an error."""
         connection = self.connection
         connection.timer.due_ns = 0
-        self.keep_alive = False
         connection.link.abort()
         if not self.over:
             self.over = True
