@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
 
 from console.test_serve import status
-from lightgate.console.connection import HEAD_LIMIT, HEAD_S, MOST, MOST_WAITING, ConsoleConnection
+from lightgate.clock.source import ManualClock
+from lightgate.console.connection import (
+    HEAD_LIMIT,
+    HEAD_S,
+    MOST,
+    MOST_WAITING,
+    SHORTAGE_NS,
+    ConsoleConnection,
+    Shortage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -112,3 +123,18 @@ async def test_a_head_has_a_bound(port: int) -> None:
     with contextlib.suppress(ConnectionResetError):
         assert await reader.read() == b""
     await close([(reader, writer)])
+
+
+def test_a_want_of_descriptors_is_one_line_in_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock, others = ManualClock(), list[dict[str, Any]]()
+    shortage = Shortage(clock)
+    loop: Any = SimpleNamespace(default_exception_handler=others.append)
+    for _ in range(2):
+        for number in (errno.EMFILE, errno.ENFILE):
+            shortage.handle(loop, {"message": "accept", "exception": OSError(number, "full")})
+        clock.advance(SHORTAGE_NS)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
+    for other in (OSError(errno.EPIPE, "gone"), ValueError("x"), None):
+        shortage.handle(loop, {"message": "other", "exception": other})
+    assert len(others) == 3
+    assert len(caplog.records) == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -125,3 +127,24 @@ def test_the_head_of_a_file_tells_before_a_page_is_missed(tmp_path: Path) -> Non
         path.write_bytes(b"x" * path.stat().st_size)
         ledger.look_at_file()
         assert ledger.damage == "file is not a database"
+
+
+def test_a_look_at_the_file_takes_no_lock_away(tmp_path: Path) -> None:
+    """Else another program that reads the ledger would delete its log at the end, as the last."""
+    read = (
+        "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone())"
+    )
+
+    def elsewhere() -> str:
+        asked = [sys.executable, "-c", read, tmp_path / FILE, "SELECT count(*) FROM exchange_notes"]
+        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+    Ledger.open("sqlite", tmp_path).close()
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        loop = ShipLoop(ledger, tmp_path, prune=lambda: None)
+        journal = Journal(tmp_path / "journal", 0)
+        for number in range(3):
+            journal.write(settled(f"x-{number}"))
+            assert loop.work()
+            assert elsewhere() == f"({number + 1},)"
+        journal.close()

@@ -207,5 +207,5 @@ async def test_of_several_failures_all_are_told_and_the_last_gives_the_words(
     assert answer.status == 400
     error = answer.json["error"]
     assert error["code"] == "context_length_exceeded"
-    assert "lab/plain!status:503: " in error["message"]
+    assert "lab/plain!status:503 answered 503: " in error["message"]
     assert LONG in error["message"]

@@ -88,7 +88,7 @@ async def test_a_clients_mistake_is_tried_twice_at_most(start: Start, upstream: 
     assert asked(upstream) == ["a", "b"]
     error = answer.json["error"]
     assert "foo_bar" in error["message"]
-    assert "mine/a: " in error["message"]
+    assert "mine/a answered 400: " in error["message"]
     assert answer.headers["x-should-retry"] == "false"
 
 

@@ -118,9 +118,9 @@ def settled(made: str, *attempts: AttemptNote, **changes: Any) -> Settled:
     return Settled(exchange_note(made, **changes), attempts or (attempt_note(made),))
 
 
-def reserved(made: str, nano_usd: int = 9000, wall_ns: int = T0) -> Reserved:
+def reserved(made: str, nano_usd: int = 9000, wall_ns: int = T0, key_id: str = "k-1") -> Reserved:
     return Reserved(
-        made, "k-1", wall_ns, nano_usd, ("lab/s1",), f"req-{made}", "fast", "openai-chat"
+        made, key_id, wall_ns, nano_usd, ("lab/s1",), f"req-{made}", "fast", "openai-chat"
     )
 
 

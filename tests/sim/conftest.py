@@ -50,6 +50,9 @@ QUICK: dict[str, Any] = {
         "gemini": {"like": "lab", "dialect": "gemini"},
     },
 }
+for _model in QUICK["providers"]["lab"]["models"].values():
+    # The length that a test asks for is the answer's own.
+    _model["shape"] = {"ends": "stop", **_model.get("shape", {})}
 SAY = [{"role": "user", "content": "Say something."}]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.sim.answer.answer import JsonText, Prose, plain, split_tokens
+from sim.conftest import SAY
 
 if TYPE_CHECKING:
     from sim.conftest import Answer, Serve, Sim
@@ -328,3 +329,53 @@ async def test_a_forbidden_tool_is_not_called(sim: Sim) -> None:
     whole = (await sim.chat("tool", stream=False, tool_choice="none")).json
     assert "tool_calls" not in whole["choices"][0]["message"]
     assert whole["choices"][0]["message"]["content"]
+
+
+async def test_a_text_at_its_limit_ends_with_length(serve: Serve) -> None:
+    """As a real provider's does; a length of its own, and a call that is whole, end otherwise."""
+    exact = {"ttft_ms": 1, "gap_ms": 0}
+    models = {
+        "open": {"exact": exact},
+        "own": {"exact": exact, "shape": {"tokens": 12}},
+        "calls": {"exact": exact, "shape": {"answer": "tool"}},
+    }
+    sim = await serve(lab={"models": models})
+
+    async def end(model: str, **fields: Any) -> str:
+        whole = (await sim.chat(model, stream=False, **fields)).json
+        return str(whole["choices"][0]["finish_reason"])
+
+    assert await end("open") == "length"
+    assert [await end("open", max_tokens=limit) for limit in (None, 16_385)] == ["stop", "stop"]
+    assert [await end("own", max_tokens=limit) for limit in (11, 12, 13)] == [
+        "length", "stop", "stop",
+    ]  # fmt: skip
+    assert await end("calls") == "tool_calls"
+    assert await end("calls", tool_choice="none") == "length"
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+async def test_several_answers_come_side_by_side(sim: Sim, path: str) -> None:
+    asked = {"model": "plain", "messages": SAY, "prompt": "Say.", "max_tokens": 5, "n": 3}
+    whole = (await sim.ask(f"/lab/v1/{path}", asked)).json
+    assert [choice["index"] for choice in whole["choices"]] == [0, 1, 2]
+    assert whole["usage"]["completion_tokens"] == 15
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    *chunks, last = (await sim.ask(f"/lab/v1/{path}", {**asked, **options})).chunks
+    texts, ends = ["", "", ""], [None, None, None]
+    for choice in (chunk["choices"][0] for chunk in chunks):
+        texts[choice["index"]] += choice.get("text") or choice.get("delta", {}).get("content") or ""
+        ends[choice["index"]] = choice["finish_reason"]
+    assert [len(text) for text in texts] == [20, 20, 20]
+    assert ends == ["stop", "stop", "stop"]
+    assert last["usage"]["completion_tokens"] == 15
+    assert list(sim.server.log.entries)[-1].tokens_billed == 15
+    assert (await sim.ask(f"/lab/v1/{path}", {**asked, "n": 0})).status == 400
+
+
+async def test_several_candidates_of_gemini(sim: Sim) -> None:
+    config = {"candidateCount": 2, "maxOutputTokens": 4}
+    asked = {"contents": [{"parts": [{"text": "Say."}]}], "generationConfig": config}
+    whole = (await sim.ask("/gemini/v1beta/models/plain:generateContent", asked)).json
+    assert [one["index"] for one in whole["candidates"]] == [0, 1]
+    assert whole["usageMetadata"]["candidatesTokenCount"] == 8

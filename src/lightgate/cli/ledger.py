@@ -109,6 +109,11 @@ def _meant(word: str, data: Path) -> str | Path:
         return word
     if "://" in word:
         raise UsageError('A ledger is "sqlite", a file, env:NAME or a postgresql:// URL.')
+    if os.sep not in word and not Path(word).suffix:  # a word that was meant to be another
+        raise UsageError(
+            f'{word!r} is not "sqlite" and does not look like a file.',
+            hint=f"For a file of this name write ./{word}",
+        )
     return Path(word)
 
 

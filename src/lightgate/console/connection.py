@@ -4,22 +4,53 @@ uvicorn has a time-out between two requests and none within the head of one, and
 connection alike: 256 of them with half a head each kept everybody else out. Here a connection that
 waits for a head has a deadline and a bound on its bytes. There is room for so many that wait; one
 more, and the address that has the most of them loses its oldest.
+
+asyncio logs a trace for each connection that it cannot accept for want of descriptors: a hundred
+at a time, and thousands in a second. `Shortage` makes one line of them.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from lightgate.clock.source import SYSTEM
+
 if TYPE_CHECKING:
     import asyncio
+
+    from lightgate.clock.source import Clock
 
 HEAD_S: Final = 10.0  # for a whole head, from the first moment or from the last response
 HEAD_LIMIT: Final = 64 * 1024  # bytes
 MOST_WAITING: Final = 64  # connections that wait for a head
 MOST: Final = 256  # connections in all
+SHORTAGE_NS: Final = 60_000_000_000  # between two lines about one shortage
+_SHORT: Final = frozenset((errno.EMFILE, errno.ENFILE))
+_log = logging.getLogger(__name__)
+
+
+class Shortage:
+    """What the loop says of its troubles; a want of descriptors once in a minute."""
+
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
+        self._said_ns: int | None = None
+
+    def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Say what went wrong in a callback of the loop."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _SHORT:
+            loop.default_exception_handler(context)
+            return
+        now_ns = self._clock.now_ns()
+        if self._said_ns is None or now_ns - self._said_ns >= SHORTAGE_NS:
+            self._said_ns = now_ns
+            _log.error("The console takes no new connections: this process may open no more files.")
 
 
 class ConsoleConnection(HttpToolsProtocol):

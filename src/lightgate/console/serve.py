@@ -20,7 +20,7 @@ import uvicorn
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
 from lightgate.console.app import ConsoleContext, build_app
-from lightgate.console.connection import MOST, ConsoleConnection
+from lightgate.console.connection import MOST, ConsoleConnection, Shortage
 from lightgate.console.guard import ConsoleAccess
 from lightgate.console.labels import LabelNames
 from lightgate.console.nodes import NodeLeader, begin_totals, follow_keys
@@ -137,15 +137,16 @@ async def _serve(
         ledger, ship_loop, totals, workers, traces, options.data,
         notice=lambda: " ".join(filter(None, (retention.doubt, ship_loop.aside))), work=work,
     )  # fmt: skip
-    app = build_app(console, ConsoleAccess(options.host, secret))
     server = _Server(
         uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", server_header=False,
+            build_app(console, ConsoleAccess(options.host, secret)),
+            log_config=None, access_log=False, lifespan="off", server_header=False,
             timeout_graceful_shutdown=CLOSE_S, ws="none", limit_concurrency=MOST,
             http=ConsoleConnection, proxy_headers=False,  # nobody may choose their own address
         )
     )  # fmt: skip
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(Shortage().handle)
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)

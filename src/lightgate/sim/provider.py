@@ -86,7 +86,7 @@ class SimProvider:
             script=Script(streamed=request.stream),
             wall_s=self._clock.wall_ns() / NS,
         )
-        tokens = request.tokens_in + counts.total
+        tokens = request.tokens_in + counts.total * request.answers
         wait_s = None if batched else self._limit(plan, tokens, received_ns)
         if fault is not None and fault.fault.early is not None:
             fault.fault.early(plan, fault.argument)
@@ -123,6 +123,7 @@ class SimProvider:
             fault=fault.text if fault is not None else None,
             weather=_named(luck),
             cached=cached,
+            answers=request.answers,
             slot=slot,
         )
 
@@ -195,9 +196,11 @@ def _length(
         return scripted.length(request.cap, shape.reasoning)
     wished = request.cap if request.cap is not None and request.cap <= MOST_TOKENS else None
     natural = max(shape.tokens or wished or DEFAULT_TOKENS, request.least)
-    total, cut = natural, False
+    total, cut = natural, shape.tokens is None and natural == wished and shape.ends == "length"
     if request.cap is not None and (request.fill or request.cap < natural):
         total, cut = request.cap, True
+    elif cut and (request.tool or shape.answer != "text") and not request.no_tool:
+        cut = False  # a call that is whole
     if request.kind == "completions" or request.kind in SOUND:
         hidden = min(round(total * shape.hidden), total - 1)
         return Counts(0, hidden, total - hidden, 0), "length" if cut else "stop"

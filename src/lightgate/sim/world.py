@@ -48,6 +48,7 @@ class AnswerShape(WorldTable, frozen=True):
     """The shape of an answer: its chunks, segments and contents."""
 
     tokens: int | None = None  # natural length; None: as long as the request allows
+    ends: Literal["length", "stop"] = "length"  # why it ends where it is as long as that
     chunk: int = 1  # tokens per SSE event
     first: int = 1  # tokens in the first burst
     events: int = 1  # SSE events per segment

@@ -105,13 +105,12 @@ def test_budgets_wait_for_the_ledger_and_go_on_from_it(
     assert one.keep_in_place() in {True, False}  # either may have gone over by itself
     two.settle(KEY.id, 5 * DOLLAR, 3 * DOLLAR, 0, 0)
     assert workers.asks(one, 0, PER_MINUTE) == ""  # nothing is said of money
-    assert not one.recounts
+    assert [spend.recounts for spend in (one, two)] == [False, False]
     workers.clock.advance(int(RECOUNT_S * SECOND))
-    assert one.recounts
+    assert [spend.recounts for spend in (one, two)] == [True, True]
     assert workers.asks(one, 1) == "counters"
     one.recount(EVERY, {KEY.id: 32 * DOLLAR, OTHER.id: 9 * DOLLAR})
-    assert not one.recounts
-    assert not two.recounts
+    assert [spend.recounts for spend in (one, two)] == [False, False]
     assert workers.spent(one) == workers.spent(two) == (30, 2)
     assert workers.asks(one, 69) == "budget"
     assert workers.asks(two, 68) == ""

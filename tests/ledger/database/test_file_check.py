@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lightgate.ledger.database import file_check
-from lightgate.ledger.database.file_check import damage_of, misshapen
+from lightgate.ledger.database.file_check import HEAD_BYTES, damage_of, misshapen
+from lightgate.ledger.store.file_watch import FileWatch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,22 +116,24 @@ def test_the_head_and_the_length_of_a_file_say_whether_it_may_be_whole(
         base.execute("CREATE TABLE t (x TEXT)")
         base.execute("INSERT INTO t VALUES (?)", ["x" * 3 * page])
     base.close()
-    assert not misshapen(path)
-    whole = path.stat().st_size
+    head, whole = path.read_bytes()[:HEAD_BYTES], path.stat().st_size
+    assert not misshapen(head, whole)
+    assert not misshapen(head, whole + 1)
     for size in (whole - 1, page, 0):
-        os.truncate(path, size)
-        assert misshapen(path)
-    path.write_bytes(b"x" * whole)
-    assert misshapen(path)
-    path.unlink()
-    assert not misshapen(path)  # it is gone, which is noticed elsewhere
+        assert misshapen(head, size)
+    assert misshapen(b"", 0)
+    assert misshapen(b"x" * HEAD_BYTES, whole)
 
 
 def test_a_new_database_with_a_write_ahead_log_is_in_shape(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     base = sqlite3.connect(path)
     base.execute("PRAGMA journal_mode = WAL")
-    assert not misshapen(path)
     base.execute("CREATE TABLE t (x TEXT)")
-    assert not misshapen(path)
+    watch = FileWatch(path)
+    found = watch.head(HEAD_BYTES)
+    assert found is not None
+    assert not misshapen(*found)
     base.close()
+    path.unlink()
+    assert watch.head(HEAD_BYTES) is None  # it is gone, which is noticed elsewhere

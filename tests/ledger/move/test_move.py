@@ -209,3 +209,16 @@ def test_the_verb(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyP
     code, said = run("archive", "--out", str(tmp_path / "more"), "--config", "own.toml")
     assert code == 0, said
     assert len(list(tmp_path.glob("more/*/*/rows.parquet"))) == 6
+
+
+@pytest.mark.parametrize("words", [("sqlit", "a.sqlite"), ("sqlite", "sqllite")])
+def test_a_word_that_is_mistyped_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str]
+) -> None:
+    """It was made in the working folder, and the ledger was copied there."""
+    monkeypatch.chdir(tmp_path)
+    Ledger.open("sqlite", tmp_path / "data").close()
+    result = CliRunner().invoke(cli, ["ledger", "copy", *words, "--data", "data"])
+    assert isinstance(result.exception, UsageError)
+    assert "does not look like a file" in result.exception.message
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from lightgate.dialect.neutral.items import ItemListener
 
 NO_HEAD: Final = AnswerHead("", "", 0)
+# Of one answer; parts that wait for the end of a call are handed on in one turn of the loop.
+MOST_CALLS: Final = 1024
 
 
 class ItemStream(Listener):
@@ -128,6 +130,9 @@ class ItemStream(Listener):
         if item is None:
             if name is None and call_id is None:
                 return  # arguments of a call that never began
+            if len(self._calls) >= MOST_CALLS:
+                self.fail(Fault("malformed", f"The answer has more than {MOST_CALLS} calls."))
+                return
             item = self._calls[place] = Item(TOOL)
             if isinstance(call_id, str) and call_id and call_id not in self._ids:
                 item.id = call_id
@@ -229,6 +234,9 @@ class ItemStream(Listener):
         before = self._open
         if before is not None and (self._held or not _complete(before)):
             self._held.append(item)
+            if len(self._held) > MOST_CALLS:
+                why = f"More than {MOST_CALLS} parts of the answer wait for the end of a call."
+                self.fail(Fault("malformed", why))
         else:
             self._close()
             self._tell(item)

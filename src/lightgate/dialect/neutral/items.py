@@ -153,10 +153,11 @@ class CallPlaces:
     id that is not the call's own begins another.
     """
 
-    __slots__ = ("_ids", "_places", "_turn")
+    __slots__ = ("_first", "_ids", "_places", "_turn")
 
     def __init__(self) -> None:
         self._ids: list[str] = []  # the id that each call's first piece had
+        self._first: dict[str, int] = {}  # the first call with an id
         self._places: dict[int, int] = {}  # the call that an index means now
         self._turn: int | None = None  # the call that a piece without index and id goes on with
 
@@ -165,11 +166,13 @@ class CallPlaces:
         indexed = isinstance(index, int)
         place = self._places.get(index) if indexed else self._turn
         own = call_id if isinstance(call_id, str) else ""
-        if not indexed and own and own in self._ids:
-            place = self._ids.index(own)
+        if not indexed and own in self._first:
+            place = self._first[own]
         elif place is None or (named and (own != self._ids[place] if own else not indexed)):
             place = len(self._ids)
             self._ids.append(own)
+            if own:
+                self._first.setdefault(own, place)
         if indexed:
             self._places[index] = place
         self._turn = place

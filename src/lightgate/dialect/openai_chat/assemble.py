@@ -21,7 +21,9 @@ from lightgate.dialect.neutral.json_text import Object, as_json, dicts_of
 # Padding against listeners, and what `usage` and `choices` are made of.
 _NOT_KEPT: Final = frozenset({"choices", "usage", "object", "x_groq", "obfuscation"})
 _CALLS: Final = " calls"  # where a message keeps its calls until it is whole: no provider's name
+_DETAILS: Final = " details"  # likewise the details of its reasoning, by their numbers
 _OWN: Final = frozenset({"content", "tool_calls", "function_call", "reasoning_details"})
+_ASIDE: Final = frozenset({_CALLS, _DETAILS})
 _UNSAID: Final = ("reasoning_content", "reasoning")  # left out of a message that has none
 
 
@@ -130,7 +132,7 @@ def _fold_message(message: Object, delta: Object) -> int:
     if isinstance(delta.get("function_call"), dict):  # before tools there were functions
         size += fold(message.setdefault("function_call", {}), _written(delta["function_call"]))
     for detail in dicts_of(delta.get("reasoning_details")):
-        size += PIECE + _detail(message.setdefault("reasoning_details", []), detail)
+        size += PIECE + _detail(message, detail)
     return size
 
 
@@ -188,23 +190,26 @@ def _written(function: Object) -> Object:
     return function
 
 
-def _detail(details: list[Object], detail: Object) -> int:
+def _detail(message: Object, detail: Object) -> int:
     """Fold a detail of reasoning; aggregators number the runs, or tell them apart by type."""
+    details = message.setdefault("reasoning_details", [])
+    last: dict[Any, Object] = message.setdefault(_DETAILS, {})  # of each number
     index, kind = detail.get("index"), detail.get("type")
-    found = next(
-        (one for one in reversed(details) if index is not None and one.get("index") == index),
-        details[-1] if index is None and details else None,
-    )
+    if not isinstance(index, int | str):
+        index = None
+    found = last.get(index) if index is not None else details[-1] if details else None
     if found is None or found.get("type") != kind:
         found = {}
         details.append(found)
+    if index is not None:
+        last[index] = found
     return fold(found, detail)
 
 
 def _whole(message: Object) -> Object:
     _, placed_calls = message.get(_CALLS, (None, ()))
     calls = [call for _, call in sorted(placed_calls, key=_index)]
-    whole: Object = {name: joined(value) for name, value in message.items() if name != _CALLS}
+    whole: Object = {name: joined(value) for name, value in message.items() if name not in _ASIDE}
     if calls:
         whole["tool_calls"] = [_done(joined(call)) for call in calls]
     if "function_call" in whole:

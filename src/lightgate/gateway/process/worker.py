@@ -35,7 +35,6 @@ from lightgate.gateway.process.gauges import GaugeFile
 from lightgate.gateway.process.lock import unready
 from lightgate.gateway.process.logs import secrets_of, start_child
 from lightgate.gateway.process.probe import Prober
-from lightgate.gateway.process.recount import Recounting
 from lightgate.gateway.process.sharing import SHARE_TICKS, FlyingCounts, FormSharing
 from lightgate.gateway.process.shelter import most_connections
 from lightgate.gateway.request.prints import PromptPrints
@@ -48,6 +47,7 @@ from lightgate.gateway.shared.live import LiveSharing
 from lightgate.gateway.shared.store import SharedStore
 from lightgate.gateway.spend.counter_file import CounterFileFailed
 from lightgate.gateway.spend.counters import SpendCounters
+from lightgate.gateway.spend.recount import Recounting
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.locate import LedgerPlace
 from lightgate.provider.cloud.tokens import TokenKeepers
@@ -156,7 +156,8 @@ class Worker:
         self._gauging: asyncio.Future[None] | None = None
         state.each_second.append(state.journal.keep_in_place)
         state.each_second.append(self._keep_counters)
-        state.each_second.append(Recounting(state, options.data).look)
+        recounting = Recounting(state.spend, lambda: state.served.snapshot.keys, options.data)
+        state.each_second.append(recounting.look)
         self._uncounted = ""  # why the counters could not be written again, as it was last said
         state.each_second.append(self._show_gauges)
         state.each_second.append(self._share)

@@ -9,7 +9,6 @@ into it is forgotten elsewhere.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -21,23 +20,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAGIC: Final = b"SQLite format 3\0"
-_HEAD_BYTES: Final = 100
+HEAD_BYTES: Final = 100  # that `misshapen` looks at
 _LARGEST_PAGE: Final = 65_536  # bytes; the head says 1 for it
 _STEPS: Final = 100_000  # of SQLite's own, some milliseconds, between two looks whether to stop
 _MOST: Final = 20  # findings that are looked at
 _ROWS: Final = ("NULL value in ", "CHECK constraint failed")  # of rows, in pages that are sound
 
 
-def misshapen(path: Path) -> bool:
+def misshapen(head: bytes, size: int) -> bool:
     """Whether a file does not begin as a database does, or is shorter than it says itself.
 
     While another process copies pages into it, it may be so for a moment.
     """
-    try:
-        with path.open("rb") as file:
-            head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
-    except OSError:
-        return False  # it is gone, which others notice
     if not head.startswith(_MAGIC):
         return True
     page, pages = int.from_bytes(head[16:18]), int.from_bytes(head[28:32])

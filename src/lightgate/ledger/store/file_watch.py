@@ -29,6 +29,7 @@ class FileWatch:
         self._path = path
         self._known: Identity = None
         self._beside: set[Identity] = set()
+        self._looked: tuple[Identity, int] | None = None  # a descriptor, and the file that it is of
 
     def note(self) -> None:
         """Remember the files as they are now: call it while the database is open."""
@@ -42,6 +43,21 @@ class FileWatch:
             self._note_beside()
             return False
         return True
+
+    def head(self, size: int) -> tuple[bytes, int] | None:
+        """The first bytes of the file and its length; None where it cannot be read.
+
+        The descriptor for it is never closed: with any of them a process loses the locks that
+        SQLite has on the file, and then another process takes the database for its own alone.
+        """
+        found = _identity(str(self._path))
+        try:
+            if self._looked is None or self._looked[0] != found:
+                self._looked = found, os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self._looked[1]
+            return os.pread(descriptor, size, 0), os.fstat(descriptor).st_size
+        except OSError:
+            return None
 
     def clear(self) -> None:
         """Remove what the old database left beside its place; what came with a new one stays."""

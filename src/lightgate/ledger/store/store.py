@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError
-from lightgate.ledger.database.file_check import damage_of, misshapen
+from lightgate.ledger.database.file_check import HEAD_BYTES, damage_of, misshapen
 from lightgate.ledger.database.lite import LiteDatabase
 from lightgate.ledger.database.place import PLAIN_SQLITE, database_url, postgres_uri
 from lightgate.ledger.failed import LedgerConflict, LedgerDamaged, LedgerFailed, LedgerNewer
@@ -112,8 +112,11 @@ class Ledger:
 
         A file whose pages are all in its write-ahead log is sound however it looks.
         """
-        path = self._database.path
-        if path is not None and self._current and not self.damage and misshapen(path):
+        path, watch = self._database.path, self._watch
+        if path is None or watch is None or not self._current or self.damage:
+            return
+        found = watch.head(HEAD_BYTES)
+        if found is not None and misshapen(*found):
             self.damage = damage_of(path, lambda: False)
 
     def check_file(self, stopped: Callable[[], bool]) -> None:

@@ -106,6 +106,7 @@ class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     finish: str | None = None  # verbatim finish reason, instead of `reason`
     finish_every: bool = False
     null_choices: bool = False
+    answers: int = 1  # that say the same
 
     @property
     def tool_name(self) -> str:

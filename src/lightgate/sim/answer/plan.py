@@ -99,4 +99,5 @@ class PlannedRequest(NamedTuple):
     fault: str | None
     weather: str | None
     cached: int  # tokens of the prompt that were in the cache
+    answers: int  # that say the same, each with these counts
     slot: tuple[int, int] | None  # the slot and the instant until which it is held

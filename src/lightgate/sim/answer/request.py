@@ -61,6 +61,8 @@ WHOLE_KINDS: Final = COUNTS | VECTORS  # answers that are never streamed, and ha
 BYTES_PER_SECOND: Final = 16_000  # of a recording
 NO_THREADS: Final = "thread_unsupported_request"  # after it, Anthropic's SDKs send all messages
 LONGEST: Final = 1_000_000  # tokens
+MOST_ANSWERS: Final = 128  # to one prompt, in OpenAI's dialect
+MOST_CANDIDATES: Final = 8  # the same in Gemini's
 _SYSTEM: Final = ("system", "systemInstruction", "instructions")  # each dialect's own
 
 
@@ -101,6 +103,7 @@ class SimRequest(msgspec.Struct, frozen=True, kw_only=True):
     form: str = ""  # of sound, or of a transcript
     stream_format: str = ""  # of speech: bytes, or "sse"
     seconds: float = 0.0  # of a recording
+    answers: int = 1  # to the same prompt
 
     @property
     def model_name(self) -> str:
@@ -164,6 +167,7 @@ def read_request(
         form=_word(tree.get("response_format")),
         stream_format=_word(tree.get("stream_format")),
         seconds=len(recording) / BYTES_PER_SECOND,
+        answers=_answers(kind, tree),
     )
 
 
@@ -201,6 +205,16 @@ def _cap(kind: Kind, tree: dict[str, Any]) -> int | None:
     fields = ("max_completion_tokens", "max_output_tokens", "max_tokens")
     field = next((name for name in fields if tree.get(name) is not None), "max_tokens")
     return _count(tree.get(field), field, 1, LONGEST)
+
+
+def _answers(kind: Kind, tree: dict[str, Any]) -> int:
+    if kind == "gemini":
+        config = tree.get("generationConfig")
+        asked = config.get("candidateCount") if isinstance(config, dict) else None
+        return _count(asked, "generationConfig.candidateCount", 1, MOST_CANDIDATES) or 1
+    if kind in {"chat", "completions"}:
+        return _count(tree.get("n"), "n", 1, MOST_ANSWERS) or 1
+    return 1
 
 
 def _count(value: Any, field: str, least: int, most: int) -> int | None:

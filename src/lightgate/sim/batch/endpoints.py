@@ -111,7 +111,7 @@ class LineAnswerer:
         if planned.outcome != "ok":
             raise BadSimRequest("The simulated provider failed.", 500)
         renderer = renderer_of(request, planned, array=False)
-        usage = (request.tokens_in, planned.counts.total)
+        usage = (request.tokens_in, planned.counts.total * request.answers)
         return SimLineEnd(line.id, "answer", 200, renderer.whole(), usage)
 
 

@@ -62,7 +62,9 @@ class GeminiRenderer:
         if finish:
             candidate["finishReason"] = answer.reason_in(REASONS)
         chunk: dict[str, object] = {
-            "candidates": None if answer.null_choices else [candidate],
+            "candidates": None
+            if answer.null_choices
+            else [{**candidate, "index": index} for index in range(answer.answers)],
             "modelVersion": answer.model,
             "responseId": answer.id,
         }
@@ -75,8 +77,8 @@ class GeminiRenderer:
         """Gemini counts thoughts apart from candidates; `streamed` None is the final count."""
         counts, tokens_in = self._answer.counts, self._answer.tokens_in
         done = counts.streamed if streamed is None else streamed
-        thoughts = min(done, counts.reasoning) + counts.hidden
-        answered = max(done - counts.reasoning, 0)
+        thoughts = (min(done, counts.reasoning) + counts.hidden) * self._answer.answers
+        answered = max(done - counts.reasoning, 0) * self._answer.answers
         usage: dict[str, object] = {
             "promptTokenCount": tokens_in,
             "candidatesTokenCount": answered,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ALWAYS: Final = frozenset(("finish", "every", "fused"))
 _DIMENSIONS: Final = 64
+_FIRST: Final = b'"choices":[{"index":0,'  # in no text: its quotes would be escaped
 
 
 def tail(style: UsageStyle, *, asked: bool) -> Tail:
@@ -48,13 +49,28 @@ class _ChunkRenderer:
 
     def _counts(self) -> dict[str, object]:
         answer, counts = self._answer, self._answer.counts
+        out, thought = counts.total * answer.answers, counts.reasoning + counts.hidden
         return {
             "prompt_tokens": answer.tokens_in,
-            "completion_tokens": counts.total,
-            "total_tokens": answer.tokens_in + counts.total,
+            "completion_tokens": out,
+            "total_tokens": answer.tokens_in + out,
             "prompt_tokens_details": {"cached_tokens": answer.tokens_cached},
-            "completion_tokens_details": {"reasoning_tokens": counts.reasoning + counts.hidden},
+            "completion_tokens_details": {"reasoning_tokens": thought * answer.answers},
         }
+
+    def beat(self, kind: int, first: int, tokens: int) -> bytes:
+        """One beat, of each answer by itself."""
+        one = self._beat(kind, first, tokens)
+        if self._answer.answers == 1 or kind in {USAGE, DONE}:
+            return one
+        return b"".join(
+            one.replace(_FIRST, b'"choices":[{"index":%d,' % index)
+            for index in range(self._answer.answers)
+        )
+
+    def _beat(self, kind: int, first: int, tokens: int) -> bytes:
+        """One beat of the first answer."""
+        raise NotImplementedError
 
     def _last(self, kind: int) -> bytes:
         """The usage chunk or the terminal marker."""
@@ -65,7 +81,7 @@ class _ChunkRenderer:
 
     def _running_end(self, streamed: int) -> bytes:
         """The end of a chunk with the usage after so many streamed tokens."""
-        out = streamed + self._answer.counts.hidden
+        out = (streamed + self._answer.counts.hidden) * self._answer.answers
         form = b',"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}\n\n'
         return form % (self._answer.tokens_in, out, self._answer.tokens_in + out)
 
@@ -80,7 +96,8 @@ class _ChunkRenderer:
 
     def _document(self, kind: str, choice: dict[str, object]) -> bytes:
         choice["finish_reason"] = self._answer.reason_in(self._reasons)
-        choices = None if self._answer.null_choices else [choice]
+        every = [{**choice, "index": index} for index in range(self._answer.answers)]
+        choices = None if self._answer.null_choices else every
         document = self._frame | {"object": kind, "choices": choices}
         if self._answer.usage != "absent":
             document["usage"] = self._counts()
@@ -110,7 +127,7 @@ class ChatRenderer(_ChunkRenderer):
         self._quick = answer.events == 1 and answer.usage not in {"every", "fused"}
         self._opened = False
 
-    def beat(self, kind: int, first: int, tokens: int) -> bytes:
+    def _beat(self, kind: int, first: int, tokens: int) -> bytes:
         """One beat; the role chunk comes before whatever is first."""
         if kind in {USAGE, DONE}:
             return self._last(kind)
@@ -191,7 +208,7 @@ class CompletionRenderer(_ChunkRenderer):
             },
         )
 
-    def beat(self, kind: int, first: int, tokens: int) -> bytes:
+    def _beat(self, kind: int, first: int, tokens: int) -> bytes:
         """One beat; a text completion has no role chunk."""
         if kind == ROLE:
             return b""

@@ -121,6 +121,7 @@ def _answer(request: SimRequest, planned: PlannedRequest) -> SimAnswer:
         finish="null" if plan.empty and request.kind == "messages" else plan.finish,
         finish_every=plan.finish_every,
         null_choices=plan.null_choices,
+        answers=request.answers,
     )
 
 

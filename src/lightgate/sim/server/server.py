@@ -255,7 +255,8 @@ class SimServer:
             if not _told_usage(entry):
                 entry.usage = None
             runs_on = entry.gone and planned.plan.ignores_cancel
-            entry.tokens_billed = planned.counts.total if runs_on else sent
+            each = planned.counts.total if runs_on else sent
+            entry.tokens_billed = each * planned.answers
             self._providers[entry.provider].over(planned, entry.ended_ns, gone=entry.gone)
             self.log.add(entry)
 

@@ -5,20 +5,22 @@ Keys with a budget are refused until the ledger has answered: nobody else knows 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from typing import TYPE_CHECKING, Final, get_args
 
+from lightgate.clock.source import SYSTEM
 from lightgate.errors import LightgateError
 from lightgate.ledger.failed import LedgerNoRoom
 from lightgate.ledger.locate import LedgerPlace
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from lightgate.gateway.exchange.state import State
+    from lightgate.clock.source import Clock
+    from lightgate.gateway.spend.counters import SpendCounters
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.ledger.store.store import Ledger
 
@@ -31,26 +33,32 @@ logger = logging.getLogger(__name__)
 class Recounting:
     """The look of a worker, once a second, at counters that wait for the ledger."""
 
-    def __init__(self, state: State, data: Path) -> None:
-        self._state = state
+    def __init__(
+        self,
+        spend: SpendCounters | None,
+        keys: Callable[[], Sequence[KeyRecord]],
+        data: Path,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._spend = spend
+        self._keys = keys
         self._place = LedgerPlace.of_process(os.environ, data)
-        self._asking: asyncio.Future[None] | None = None
+        self._clock = clock
+        self._asking: asyncio.Task[None] | None = None
         self._failed = ""
 
     def look(self) -> None:
         """Ask the ledger, unless nothing is missing or it is being asked."""
-        spend, waits = self._state.spend, self._asking
-        if spend is None or not spend.recounts or (waits is not None and not waits.done()):
+        spend, asking = self._spend, self._asking
+        if spend is None or not spend.recounts or (asking is not None and not asking.done()):
             return
-        self._asking = self._state.loop.create_task(self._recount())
+        self._asking = asyncio.get_running_loop().create_task(self._recount(spend))
 
-    async def _recount(self) -> None:
-        state = self._state
-        keys, wall_ns = state.served.snapshot.keys, state.wall_ns()
+    async def _recount(self, spend: SpendCounters) -> None:
+        keys, wall_ns = self._keys(), self._clock.wall_ns()
         try:
-            known = await state.loop.run_in_executor(None, known_spend, self._place, keys, wall_ns)
-            if state.spend is not None:
-                state.spend.recount(keys, known)
+            known = await asyncio.to_thread(known_spend, self._place, keys, wall_ns)
+            spend.recount(keys, known)
         except LightgateError as error:
             if error.message != self._failed:
                 say = "keys with a budget are refused, since what they have spent is not known: %s"
