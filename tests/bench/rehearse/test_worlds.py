@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from bench.rehearse.stages import played, policy
+from lightgate.bench.rehearse.gateway_policy import GatewayPolicy, PolicySettings
+from lightgate.bench.rehearse.rehearsal import Rehearsal
 from lightgate.bench.rehearse.rehearse import (
     HINDSIGHT,
     NamedPolicy,
@@ -25,9 +27,10 @@ from lightgate.errors import UsageError
 from lightgate.route.health.failure import RATE_LIMITED
 
 if TYPE_CHECKING:
-    from lightgate.bench.rehearse.baselines import RehearsedPolicy
+    from lightgate.bench.rehearse.baselines import RehearsedPolicy, RehearsedRequest
     from lightgate.bench.rehearse.rehearse import RehearsalSource
     from lightgate.bench.rehearse.truth import Truth
+    from lightgate.route.plan.plan import Plan
 
 NS = 1_000_000_000
 LOADS = [name for name in built_in() if not name.startswith("T")]
@@ -192,6 +195,30 @@ def test_a_flapping_engine_is_slow_every_other_stretch() -> None:
     truth = world("flapping").drawn(1)().truth
     medians = [truth.outlook(0, BORN_NS + at * NS, 512).first_s for at in (10, 40, 70, 100)]
     assert medians == pytest.approx([0.15, 1.5, 0.15, 1.5])
+
+
+class SaidEnds(GatewayPolicy):
+    """The gateway's policy, which keeps the end that it expects of each request."""
+
+    def __init__(self, where: WorldSource, settings: PolicySettings) -> None:
+        super().__init__(where.offers, settings, where.usual_tokens, 5)
+        self.ends_s: dict[int, float] = {}
+
+    def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
+        plan = super().plan(wanted, now_ns)
+        self.ends_s[wanted.number] = plan.candidates[0].end_s
+        return plan
+
+
+@pytest.mark.parametrize("name", ["T1", "queue", "shared", "mixed", "reading"])
+def test_ends_come_as_they_are_predicted(name: str) -> None:
+    """`lightgate explain` shows them: their mean is right, whatever the length and the load."""
+    where = world(name, 900)
+    said = SaidEnds(where, PolicySettings(policy="fastest", hedge="off"))
+    done_s = Rehearsal(where.drawn(5)(), said).run().done_s
+    known = [number for number in range(150, 900) if done_s[number] < CENSORED_S]
+    actual, expected = (sum(times[n] for n in known) for times in (done_s, said.ends_s))
+    assert 0.9 < actual / expected < 1.12
 
 
 @pytest.mark.parametrize("name", ["fastest", "chat", "voice"])

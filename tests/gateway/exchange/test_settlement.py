@@ -214,7 +214,7 @@ def test_a_whole_answer_and_a_session_are_remembered() -> None:
     facts = exchange(won, winner=won)
     facts.caller.overrides.session, facts.caller.session = "s", "k-1:s"
     settle(where, facts)
-    assert where.learned.whole_times.said == [("saw", "lab/a", 85)]
+    assert where.learned.whole_times.said == [("saw", "lab/a", 85, 5)]
     assert where.learned.forms.said == [("stick", "k-1:s", "lab/a", 999)]
     alone = state()
     one = exchange(won, winner=won, plan=Plan((won.step,), "x", "y"))

@@ -35,3 +35,26 @@ async def test_whole_answers_teach_how_long_they_take(start: Start) -> None:
     for _ in range(ENOUGH):
         assert (await rig.chat("pair", stream=False)).status == 200
     assert rig.state.learned.whole_times.limit_ns("lab/plain") == LEAST_NS
+
+
+MIXED = """
+[models.mixed]
+targets = ["lab/plain!silence:8", "lab/plain"]
+policy = "ordered"
+hedge = "off"
+timeout = "120s"
+"""
+
+
+async def test_a_long_answer_after_short_ones_is_given_up_once_and_not_again(
+    start: Start, own: OwnTime
+) -> None:
+    slow = "lab/plain!silence:8"
+    rig = await start(MIXED)
+    for _ in range(ENOUGH):
+        rig.state.learned.whole_times.saw(slow, 500_000_000, 8)
+    first = await rig.chat("mixed", stream=False, max_tokens=8)
+    assert first.headers["x-lightgate-target"] == "lab/plain"  # it was left after 3 s
+    again = await rig.chat("mixed", stream=False, max_tokens=8)
+    assert again.headers["x-lightgate-target"] == slow
+    assert again.headers["x-lightgate-attempts"] == "1"

@@ -409,7 +409,8 @@ class Attempt(Call):
     def _judged(self, called: Called) -> Called:
         """The end of the call with the outcome that it has for the exchange."""
         error: AttemptError | None = None
-        outcome = Outcome.STREAM_ERROR
+        exchange, outcome = self.exchange, Outcome.STREAM_ERROR
+        state = exchange.state
         if called.error is None:
             error = self._misshapen(called)
             if error is not None:
@@ -418,8 +419,11 @@ class Attempt(Call):
             where = self.prepared.origin.authority
             error = DeadlineMissed(f"{where} sent no token in time.", phase="first_byte")
             outcome = Outcome.TIMEOUT
+            if not (exchange.request.streamed or exchange.assembles):
+                waited_ns = state.now_ns() - self.began_ns
+                state.learned.whole_times.cut(self.step.target, waited_ns)
         if isinstance(error or called.error, DeadlineMissed):
-            load = self.exchange.state.load
+            load = state.load
             if load.stood_since(self.began_ns):
                 where = self.prepared.origin.authority
                 error = GatewayBehind(f"This gateway was too busy to hear {where} in time.")

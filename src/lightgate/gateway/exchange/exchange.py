@@ -274,7 +274,8 @@ class Exchange:
         if self.request.streamed or self.assembles:
             limit = step.ttft_ns or (AUTO_TTFT_NS if left > 1 else None)
         if left > 1:  # a whole answer shows nothing until it is there: it has its share of the time
-            limit = limit or self.state.learned.whole_times.limit_ns(step.target) or remaining
+            times, most = self.state.learned.whole_times, self.cap or self.request.max_tokens
+            limit = limit or times.limit_ns(step.target, most) or remaining
             limit = min(limit, remaining // left)
         return limit
 

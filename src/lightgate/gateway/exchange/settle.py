@@ -138,7 +138,7 @@ def _teach(state: State, exchange: ExchangeFacts) -> None:
         if tokens:
             learned.lengths.saw(alias.name, key_id, exchange.size % SIZES, tokens)
         if not called.streamed and len(plan.steps) > 1 and end_ns is not None:
-            learned.whole_times.saw(target, end_ns - winner.began_ns)
+            learned.whole_times.saw(target, end_ns - winner.began_ns, tokens or 0)
         session = exchange.caller.session if exchange.caller.overrides.session else None
         if session is not None:
             learned.forms.stick(session, target, state.now_ns())

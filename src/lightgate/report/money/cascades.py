@@ -1,8 +1,8 @@
 """What cascades came to: who answered, what was asked again after a failed check, and the money.
 
 A cascade has to beat the one model that would be used for everything. So its bill, rejected answers
-included, stands beside what the same tokens would have cost at the dearest of its targets. Whether
-the answers of the smaller targets are as good, a ledger cannot say: it has no answers.
+included, stands beside what the same tokens would have cost at the dearest target that was asked.
+Whether the answers of the smaller targets are as good, a ledger cannot say: it has no answers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEADS: Final = (
 MEANS: Final = (
     "After a failed check: a smaller target had answered, and its answer was not good enough."
     " Paid: every attempt, rejected ones too. All at the dearest: the same tokens"
-    " at the dearest target of the cascade. Whether the answers are as good is not in the ledger."
+    " at the dearest target that was asked. Whether the answers are as good is not in the ledger."
 )
 _MTOK: Final = Decimal(1_000_000)
 _MS: Final = 1_000_000

@@ -1,18 +1,31 @@
 """How long whole answers of a target take: the limit after which a silent target is left.
 
 An answer that is not streamed shows nothing until it is there, so the only sign of trouble is that
-it takes far longer than the answers before it.
+it takes far longer than the answers before it. A longer answer takes longer without any trouble:
+one may have four times as many tokens as the longest of late, if the request allows it. Where that
+was too little, the limit is three times as long the next time.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 ENOUGH: Final = 10  # answers, before anything is concluded from them
 TIMES: Final = 3  # the longest answer of late, so many times
+LONGER: Final = 4  # times the tokens of the longest of late an answer may well have
+LEAST_TOKENS: Final = 8  # of an answer whose time is taken for that of its tokens
 LEAST_NS: Final = 3_000_000_000  # the shortest limit: a model may always think a little longer
 _FORGETS: Final = 0.99  # of the longest answer with each answer after it
 _MOST_TARGETS: Final = 1000
+
+
+class _Longest(NamedTuple):
+    """What the answers of late had at most, and the least time of a token."""
+
+    took_ns: float
+    tokens: float
+    token_ns: float
+    answers: int
 
 
 class WholeTimes:
@@ -21,22 +34,40 @@ class WholeTimes:
     __slots__ = ("_longest",)
 
     def __init__(self) -> None:
-        self._longest: dict[str, tuple[float, int]] = {}  # longest, and the number of answers
+        self._longest: dict[str, _Longest] = {}
 
-    def saw(self, target: str, took_ns: int) -> None:
-        """Take in how long an answer took, from its request to its end."""
+    def saw(self, target: str, took_ns: int, tokens: int = 0) -> None:
+        """Take in how long an answer took, from its request to its end, and its tokens."""
+        token_ns = took_ns / max(tokens, LEAST_TOKENS)
         known = self._longest.get(target)
         if known is None:
             if len(self._longest) >= _MOST_TARGETS:
                 self._longest.clear()
-            self._longest[target] = (took_ns, 1)
+            self._longest[target] = _Longest(took_ns, tokens, token_ns, 1)
             return
-        longest, count = known
-        self._longest[target] = (max(took_ns, longest * _FORGETS), count + 1)
+        self._longest[target] = _Longest(
+            max(took_ns, known.took_ns * _FORGETS),
+            max(tokens, known.tokens * _FORGETS),
+            min(token_ns, known.token_ns / _FORGETS),
+            known.answers + 1,
+        )
 
-    def limit_ns(self, target: str) -> int | None:
-        """How long to wait for an answer while there is another target; None: not known yet."""
+    def cut(self, target: str, waited_ns: int) -> None:
+        """Take in an answer that had not come when its limit was over: it takes that long."""
         known = self._longest.get(target)
-        if known is None or known[1] < ENOUGH:
+        if known is not None and waited_ns > known.took_ns:
+            self._longest[target] = known._replace(took_ns=waited_ns)
+
+    def limit_ns(self, target: str, most_tokens: int | None = None) -> int | None:
+        """How long to wait for an answer while there is another target; None: not known yet.
+
+        `most_tokens` is what the request allows the answer to have; None: it names no limit.
+        """
+        known = self._longest.get(target)
+        if known is None or known.answers < ENOUGH:
             return None
-        return max(LEAST_NS, int(TIMES * known[0]))
+        tokens = LONGER * known.tokens
+        if most_tokens is not None and most_tokens < tokens:
+            tokens = most_tokens
+        longer_ns = max(0.0, tokens - known.tokens) * known.token_ns
+        return max(LEAST_NS, int(TIMES * (known.took_ns + longer_ns)))
