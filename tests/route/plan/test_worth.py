@@ -95,13 +95,13 @@ def planned(prices: dict[str, TargetPrice], speeds: tuple[float, float, float]) 
     return decide(ask, Breakers(Rules(), lambda: 0.5), 100 * S, 0.5, forms)
 
 
-def test_a_hedge_at_like_prices_starts_at_its_quantile_and_a_dear_one_later() -> None:
+def test_a_hedge_at_like_prices_starts_when_it_saves_most_and_a_dear_one_later() -> None:
     like = {name: TargetPrice(100.0, 400.0) for name in ("a/m", "b/m", "c/m")}
     usual = planned(like, (100.0, 90.0, 80.0))
     assert usual.hedge_ns is not None
     assert usual.steps[1].target == "b/m"
     at: list[int] = []
-    for times in (25, 100):
+    for times in (40, 100):
         price = TargetPrice(100.0 * times, 400.0 * times)
         dear = planned({**like, "b/m": price, "c/m": price}, (100.0, 90.0, 80.0)).hedge_ns
         assert dear is not None
