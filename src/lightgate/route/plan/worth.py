@@ -116,12 +116,12 @@ def start_ns(
     late = first.recent.ranked
     wait_s, second_wait_s = waits
     later_s, quarters = terms
-    first_s = first.ttfts_s[size]
+    first_s = first.ttfts_s[size] + wait_s  # the last ones are multiples of both together
     if late is None:
-        return int((first_s + wait_s) * NS)
+        return int(first_s * NS)
     behind = (second.ttfts_s[size] + second_wait_s + later_s) / first_s
     costs_s = HEDGE * exp(first.sizes[size].long + SCARCE * (1.0 - quarters / QUARTERS))
-    start_s = best_start(late, behind, costs_s / first_s) * first_s + wait_s
+    start_s = best_start(late, behind, costs_s / first_s) * first_s
     return int((start_s if start_s > FLOOR_S else FLOOR_S) * NS)  # noqa: FURB136 - cheaper
 
 
