@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from math import exp
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.size import PromptSize, SlowEnd
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.plan.alias import Alias, PlanAsk
-from lightgate.route.plan.decide import decide
-from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
-from lightgate.route.plan.worth import saved, worth_after
+from lightgate.route.plan.decide import decide, rank
+from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice, delay_ns
+from lightgate.route.plan.worth import (
+    FLOOR_S,
+    QUARTERS,
+    STARTS,
+    best_start,
+    saved,
+    start_ns,
+    worth_after,
+)
 
 if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan
@@ -77,6 +88,94 @@ def test_the_slow_end_of_a_target_is_that_of_its_last_first_tokens() -> None:
     assert size.slowest(0.95).seconds[-2] == pytest.approx(4.9)
 
 
+# When "auto" starts a hedge
+
+
+def net(late: list[float], start: float, behind: float, costs: float) -> float:
+    """What a hedge after this silence saves of all those first tokens, beyond its costs."""
+    hedged = [one for one in late if one > start]
+    return sum(max(0.0, one - start - behind) for one in hedged) - costs * len(hedged)
+
+
+@given(
+    st.lists(st.floats(0.1, 9.0), min_size=20, max_size=64, unique=True),
+    st.floats(0.01, 5.0),
+    st.floats(0.0, 2.0),
+)
+def test_a_hedge_starts_where_it_saves_most(seen: list[float], behind: float, costs: float) -> None:
+    late = [*sorted(seen), max(seen) + 2.0]
+    found = best_start(SlowEnd.of(late), behind, costs)
+    places = [*(int(part * len(late)) for part in STARTS), len(late) - 2]
+    best = max(net(late, late[place], behind, costs) for place in places)
+    assert net(late, found, behind, costs) == pytest.approx(best, abs=1e-6)
+
+
+def test_a_hedge_waits_until_those_left_are_stalls() -> None:
+    late = SlowEnd.of([*(0.8 + n / 100 for n in range(40)), 10.0, 10.0, 12.0])
+    cheap, usual, dear = [best_start(late, 1.0, costs) for costs in (0.001, 0.5, 20.0)]
+    assert cheap < 1.0  # the sooner the better
+    assert usual == pytest.approx(1.19)
+    assert dear == 10.0  # at the latest after the longest silence that was seen
+
+
+def test_a_second_whose_answer_ends_much_later_is_started_late() -> None:
+    late = SlowEnd.of([0.5 * 1.05**n for n in range(64)])
+    starts = [best_start(late, behind, 0.3) for behind in (1.0, 6.0, 12.0)]
+    assert starts == sorted(starts)
+    assert starts[0] < starts[-1]
+
+
+# Lognormal first tokens around 200 ms in no order, of which one in twenty stalls.
+STALLING = [
+    0.2 * exp(0.3 * NormalDist().inv_cdf((n * 37 % 80 + 0.5) / 80)) if n % 20 else 2.0
+    for n in range(80)
+]
+
+
+def seen(*ttfts_s: float) -> Forms:
+    """Two targets, of which the first has had these first tokens."""
+    soon, later = Prior(200.0, 300.0, 100.0, 80.0), Prior(500.0, 700.0, 100.0, 80.0)
+    forms = Forms({"a/m": soon, "b/m": later})
+    for second, ttft_s in enumerate(ttfts_s):
+        forms.first("a/m", 0, second * S, int(ttft_s * S))
+    for target in ("a/m", "b/m"):
+        forms.form(target).look(100 * S)
+    return forms
+
+
+def test_the_less_is_saved_up_the_later_a_hedge_starts() -> None:
+    forms = seen(*STALLING)
+    first, second = forms.form("a/m"), forms.form("b/m")
+    starts = [
+        start_ns(first, second, 0, (0.0, 0.0), (0.0, quarters)) for quarters in range(QUARTERS + 1)
+    ]
+    assert starts == sorted(starts, reverse=True)
+    assert starts[0] > starts[-1]
+    waiting = start_ns(first, second, 0, (1.5, 0.0), (0.0, QUARTERS))
+    assert waiting > 1.5 * S  # a wait in a queue is expected, and no reason to hedge
+
+
+def test_no_hedge_starts_at_once() -> None:
+    forms = seen(*(0.002 for _ in range(40)))
+    first, second = forms.form("a/m"), forms.form("b/m")
+    assert start_ns(first, second, 0, (0.0, 0.0), (0.0, QUARTERS)) == int(FLOOR_S * S)
+
+
+def test_what_is_saved_up_for_hedges_is_counted_in_quarters() -> None:
+    budgets = HedgeBudgets()
+    assert budgets.quarters("key") == 0
+    found = []
+    for _ in range(200):
+        budgets.deposit("key")
+        found.append(budgets.quarters("key"))
+    assert found == sorted(found)
+    assert set(found) == set(range(QUARTERS + 1))
+    budgets.paid("key", 1e9)
+    for _ in range(19):
+        assert budgets.take("key", "hedge", 1.0)
+    assert budgets.quarters("key") == 0
+
+
 # In plans
 
 
@@ -95,13 +194,13 @@ def planned(prices: dict[str, TargetPrice], speeds: tuple[float, float, float]) 
     return decide(ask, Breakers(Rules(), lambda: 0.5), 100 * S, 0.5, forms)
 
 
-def test_a_hedge_at_like_prices_starts_at_its_quantile_and_a_dear_one_later() -> None:
+def test_a_hedge_at_like_prices_starts_when_it_saves_most_and_a_dear_one_later() -> None:
     like = {name: TargetPrice(100.0, 400.0) for name in ("a/m", "b/m", "c/m")}
     usual = planned(like, (100.0, 90.0, 80.0))
     assert usual.hedge_ns is not None
     assert usual.steps[1].target == "b/m"
     at: list[int] = []
-    for times in (25, 100):
+    for times in (40, 100):
         price = TargetPrice(100.0 * times, 400.0 * times)
         dear = planned({**like, "b/m": price, "c/m": price}, (100.0, 90.0, 80.0)).hedge_ns
         assert dear is not None
@@ -151,3 +250,27 @@ def test_a_race_is_priced_before_it_starts() -> None:
     refused = plan("k", prices=dear)  # a race of two may double the bill, and no more
     assert refused.text == "a/m > b/m"
     assert refused.extra_nano == 0.0
+
+
+def test_one_ranking_hedges_a_key_that_has_saved_up_sooner_than_one_that_has_not() -> None:
+    names = ("a/m", "b/m")
+    forms = seen(*STALLING)
+    budgets = HedgeBudgets()
+    for key, count in (("rich", 200), ("poor", 10)):
+        for _ in range(count):
+            budgets.deposit(key)
+        budgets.paid(key, 1e9)
+    alias = Alias(name="fast", targets=names, policy="chat", hedge="auto")
+    ask = PlanAsk(alias=alias, tokens_in=200, max_tokens=100)
+    ranking = rank(ask, 0, Breakers(Rules(), lambda: 0.5), 100 * S, 0.5, forms)
+    plans = [ranking.plan(0.5, key, budgets) for key in ("rich", "poor", "rich")]
+    rich, poor, again = [plan.hedge_ns for plan in plans]
+    assert rich is not None
+    assert poor is not None
+    assert rich < poor
+    assert rich == again
+    quantile = decide(
+        replace(ask, hedge="p88"), Breakers(Rules(), lambda: 0.5), 100 * S, 0.5, forms
+    )
+    assert quantile.hedge_ns is not None  # what was asked for is not changed
+    assert quantile.hedge_ns == delay_ns(forms.form("a/m").sizes[0], 0.88)

@@ -11,6 +11,7 @@ from math import exp
 from typing import Final
 
 from lightgate.route.form.prior import Z80
+from lightgate.route.form.size import SlowEnd
 
 KEPT: Final = 64
 WORST: Final = 0.2  # the part of first tokens that the tail is the mean of
@@ -32,17 +33,18 @@ class Lateness:
     is than the spread alone explains; 1: as explained. Within `most` times what was expected came
     80 % of them; None while none was seen. It is a quantile and not a multiple of the spread: the
     few first tokens that show that the weather has changed make a spread wide for a long time.
-    Between the multiples of `band` lie 80 % of
-    them, and what was expected; None while they are too few.
+    Between the multiples of `band` lie 80 % of them, and what was expected; `ranked` has them in
+    rising order, with one stall more than was seen. Both are None while they are too few.
     """
 
-    __slots__ = ("_until", "band", "last", "mean", "most", "tail")
+    __slots__ = ("_until", "band", "last", "mean", "most", "ranked", "tail")
 
     def __init__(self) -> None:
         self.last: deque[float] = deque(maxlen=KEPT)
         self.mean = self.tail = 1.0
         self.most: float | None = None
         self.band: tuple[float, float] | None = None
+        self.ranked: SlowEnd | None = None
         self._until = EVERY
 
     def saw(self, times: float, alone_s: float, sigma: float) -> None:
@@ -52,14 +54,15 @@ class Lateness:
         self._until -= 1
         if self._until <= 0:
             self._until = EVERY
-            self._rank(sigma)
+            self._rank(sigma, RESCUE_S / alone_s)
 
-    def _rank(self, sigma: float) -> None:
+    def _rank(self, sigma: float, stall: float) -> None:
         last = sorted(self.last)
         n = len(last)
         if n >= ENOUGH:
             below = int(BAND * n)
             self.band = min(1.0, last[below]), max(1.0, last[n - 1 - below])
+            self.ranked = SlowEnd.of([*last, last[-1] + stall])
         self.most = (n * last[int(MOST * n)] + PRIOR * exp(Z80 * sigma)) / (n + PRIOR)
         usual = exp(0.5 * sigma * sigma)
         late = (sum(last) + PRIOR * usual) / (n + PRIOR) / usual - CHANCE_MEAN

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from lightgate.route.form.size import SIZES
+from lightgate.route.plan.worth import FLOOR_S, QUARTERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,6 @@ SPEND: Final = 0.10  # of what a key pays may go to hedges
 RACE_SPEND: Final = 1.0  # of what a key pays may go to each racer: a race of k costs k times
 SAVED: Final = 20.0  # hedges that a quiet time saves up
 LOANS: Final = 2  # hedges that a key may be lent from what all keys together have saved up
-FLOOR_S: Final = 0.05  # no hedge sooner: it would be a race
 CEILING: Final = 1.5  # times the long run's quantile: a sick target does not put its hedge off
 AUTO: Final = 0.88
 AUTO_THRIFTY: Final = 0.95  # where the first is billed in full though it is closed, or money counts
@@ -169,6 +169,11 @@ class HedgeBudgets:
         if not self._all.hedges(nano):
             return False
         return account is None or account.lent < LOANS or account.hedges(nano)
+
+    def quarters(self, key: str) -> int:
+        """Return how much a key has saved up for hedges, in quarters of the most."""
+        account = self._accounts.get(key)
+        return 0 if account is None else max(0, round(QUARTERS * account.credit / SAVED))
 
     def take(self, key: str, role: Duplicate, nano: float, own_nano: float = 0.0) -> bool:
         """Set `nano` aside for a second attempt that starts; False: the budget has no room."""

@@ -65,7 +65,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 ORDERED: Final = Policy(name="ordered", order="configured", reason="configured order")
 _ALL: Final = (
-    Policy(name="chat", tail=True, ttft=3.0),
+    Policy(name="chat", tail=True, ttft=3.3),
     Policy(name="fastest", finish="whole"),
     Policy(name="cheapest", money="first", levels=True),
     Policy(name="balanced", money="beside", second=5.0),

@@ -7,7 +7,6 @@ therefore make the plans of many requests (`lightgate.route.plan.kept`).
 
 from __future__ import annotations
 
-from math import exp
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -29,7 +28,7 @@ from lightgate.route.plan.second_price import (
 )
 from lightgate.route.plan.stand_in import StandIn
 from lightgate.route.plan.standing import standing
-from lightgate.route.plan.worth import worth_after
+from lightgate.route.plan.worth import QUARTERS, STARTS, start_ns, worth_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from lightgate.route.plan.hedge import Duplicate, HedgeBudgets, TargetPrice
     from lightgate.route.plan.policy import Policy
     from lightgate.route.plan.standing import Standing
-    from lightgate.route.plan.worth import Stakes
 
 NS: Final = 1e9
 MANY: Final = 8  # in flight at one target, from which on there are followers enough for that
@@ -133,7 +131,9 @@ class Ranking:
             lead = self._leads[first] = self._lead(first, values, keys)
         if not lead.chance:
             return lead.alone or self._alone(lead)
-        if not lead.looked:
+        quarters = QUARTERS if budgets is None else budgets.quarters(key)
+        if lead.quarters != quarters and (lead.auto or lead.quarters < 0):
+            lead.quarters = quarters
             self._second(lead)
         role = lead.role
         if role is None:
@@ -323,11 +323,12 @@ class Ranking:
             return 0.0
         thrifty = self.policy.money == "first" or (price is not None and not price.abort_stops)
         lead.quantile, early = early_share(hedge, thrifty)
+        lead.auto = hedge == "auto" and self.policy.money == "none" and bool(self._alone_s)
         return early
 
     def _second(self, lead: _Lead) -> None:
         """Prepare a race or a hedge, if it can help."""
-        lead.looked = True
+        lead.role, lead.doubled, lead.late = None, None, None
         if lead.race > 1:
             ask, usual, first = self.ask, self.tokens, lead.first
             others = [self.order[place] for place in lead.places[1 : lead.race]]
@@ -361,36 +362,26 @@ class Ranking:
         if hedge_ns is None or self.forms.incident(self.now_ns):
             return
         at = lead.places[place]
-        if alias.timeout_ns - hedge_ns < self.known[at].ttfts_s[self.size] * NS:
+        second, waits = self.known[at], (lead.wait_s, self._waits[at])
+        soon_ns = None
+        if lead.auto and place and lead.form.recent.ranked is not None:
+            # An answer that ends later counts as a first token that comes later.
+            end_s = self._work * (second.slowness - lead.form.slowness) / self.policy.ttft
+            soon_ns = start_ns(lead.form, second, self.size, waits, (end_s, lead.quarters))
+        if alias.timeout_ns - (soon_ns or hedge_ns) < second.ttfts_s[self.size] * NS:
             return
-        lead.hedge_ns, lead.backup, lead.role = hedge_ns, place, "hedge"
+        lead.hedge_ns, lead.backup, lead.role = soon_ns or hedge_ns, place, "hedge"
         price = hedge_price(ask, self.tokens, lead.first, self.order[at])
         lead.reserve_nano, lead.premium, won, lost = price
         lead.extra_nano = (won + lost) / 2.0
         if q is not None and place and self._alone_s and not self._over:
             stakes = self.policy.second * lead.own_nano, won, lost
-            lead.hedge_ns = self._worth_ns(lead, at, q, hedge_ns, stakes)
-            if lead.hedge_ns is None:
-                lead.role = None
-
-    def _worth_ns(
-        self, lead: _Lead, place: int, q: float, hedge_ns: int, stakes: Stakes
-    ) -> int | None:
-        """Return when a hedge is worth its price for the first time; None: never."""
-        size, form, second = self.size, lead.form, self.known[place]
-        at = form.sizes[size % SIZES]
-        # Times as slow as those first tokens were: by weather, or by a queue.
-        slower = (form.ttfts_s[size] + lead.wait_s) / exp(at.long)
-        second_s = second.ttfts_s[size]
-        if second.in_flight:
-            second_s += self._waits[place]
-        if slower <= 1.0:
-            slower = 1.0
-        else:
-            stakes = slower * stakes[0], stakes[1], stakes[2]
-        delay_s = hedge_ns / NS
-        after_s = worth_after(at.slowest(q), delay_s / slower, second_s / slower, stakes)
-        return None if after_s is None else int(after_s * slower * NS)
+            times = [(STARTS[0], soon_ns), (q, hedge_ns)] if soon_ns else [(q, hedge_ns)]
+            for when in times:  # what is not worth its price soon may be so after a long silence
+                lead.hedge_ns = worth_ns(lead.form, second, self.size, waits, when, stakes)
+                if lead.hedge_ns is not None:
+                    return
+            lead.role = None
 
     def _backup(self, lead: _Lead) -> int | None:
         """Find the best second: by its value, its correlation, and what closing it costs."""
@@ -544,6 +535,7 @@ class _Lead:
 
     __slots__ = (
         "alone",
+        "auto",
         "backup",
         "basis",
         "chance",
@@ -553,11 +545,11 @@ class _Lead:
         "form",
         "hedge_ns",
         "late",
-        "looked",
         "own_nano",
         "places",
         "premium",
         "quantile",
+        "quarters",
         "race",
         "reserve_nano",
         "role",
@@ -586,7 +578,10 @@ class _Lead:
         self.hedge_ns: int | None = None
         self.backup = 1  # the place of a hedge's target
         self.quantile: float | None = None  # of first tokens, at which a hedge starts
-        self.looked = False  # for a second attempt
+        self.auto = False  # whether a hedge starts when it saves most
+        self.quarters = (
+            -1
+        )  # saved up for hedges, as a second attempt was looked for; -1: it was not
         self.role: Duplicate | None = None  # of what may start beside the first; None: nothing
         self.basis: Basis | None = None
         self.alone: Plan | None = None
