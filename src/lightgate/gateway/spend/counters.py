@@ -104,6 +104,7 @@ class SpendCounters:
     """
 
     __slots__ = ("_charging", "_clock", "_file", "_gone", "_leases", "_worker")
+    shares = False  # whether other machines spend of the same budgets
 
     def __init__(self, file: CounterFile, worker: int, clock: Clock) -> None:
         if not 0 <= worker < WORKERS:

@@ -58,7 +58,11 @@ class Recounting:
     async def _recount(self, spend: SpendCounters) -> None:
         keys, wall_ns = self._keys(), self._clock.wall_ns()
         try:
-            known = await asyncio.to_thread(known_spend, self._place, keys, wall_ns)
+            # Where machines share budgets their store knows the rest, and the ledger has it of all.
+            if spend.shares:
+                known = dict[str, int]()
+            else:
+                known = await asyncio.to_thread(known_spend, self._place, keys, wall_ns)
             told = [key for key in keys if key.id in known]
             for first in range(0, len(told), AT_ONCE):
                 part = told[first : first + AT_ONCE]
