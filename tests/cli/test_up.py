@@ -705,6 +705,42 @@ async def test_a_data_folder_that_goes_away_loses_no_answer_no_key_and_no_budget
     assert [row["name"] for row in json.loads(listed.out)] == ["a"]
 
 
+async def test_counters_and_journals_that_are_cut_off_end_no_worker_and_give_no_budget_twice(
+    serve: Serve, run: Run, config: Path
+) -> None:
+    change(config, lambda old: old + '[prices."lab/s1"]\ninput = 1\noutput = 20000\n')
+    made = await run("keys", "create", "--name", "a", "--data", "data", "--budget", "1", "--json")
+    bearer = f"authorization: Bearer {json.loads(made.out)['key']}\r\n"
+    asked: list[str] = []
+
+    async def one() -> int:
+        name = f"one-{len(asked):03d}"
+        header = f"{bearer}x-request-id: {name}\r\n"
+        status = (await http(port, "POST", CHAT, ask(), header=header))[0]
+        if status == 200:
+            asked.append(name)
+        return int(status)
+
+    async with serve("--no-demo") as up:
+        port, before = up.state.port, {name: one.pid for name, one in up.children.items()}
+        while await one() == 200 and len(asked) < 2:
+            pass
+        os.truncate(up.data / "spend", 0)
+        for journal in (up.data / "journal").glob("*.lgj"):
+            os.truncate(journal, 0)
+        while (status := await one()) != 200:
+            assert status == 503  # until the ledger has said what was spent
+            await asyncio.sleep(0.05)
+        while await one() == 200:
+            pass
+        assert {name: one.pid for name, one in up.children.items()} == before
+        up.process.terminate()
+        assert await up.end() == 0
+    assert answered(up.data) == (asked, spent_nano(up.data))
+    assert spent_nano(up.data) <= 1_000_000_000
+    assert b"Traceback" not in up.raw
+
+
 async def test_ctrl_c_while_a_provider_s_list_is_waited_for_is_no_greeting(start: Start) -> None:
     asked = asyncio.Event()
 

@@ -136,7 +136,8 @@ def test_a_look_at_the_file_takes_no_lock_away(tmp_path: Path) -> None:
     )
 
     def elsewhere() -> str:
-        asked = [sys.executable, "-c", read, tmp_path / FILE, "SELECT count(*) FROM exchange_notes"]
+        counted = "SELECT count(*) FROM exchange_notes"
+        asked = [sys.executable, "-c", read, str(tmp_path / FILE), counted]
         return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
 
     Ledger.open("sqlite", tmp_path).close()

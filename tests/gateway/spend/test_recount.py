@@ -108,3 +108,19 @@ async def test_keys_are_let_in_again_when_the_ledger_has_answered(
         assert spend.admit(record, T0, 0, 1) is not None
     assert ["away." in message for message in caplog.messages] == [True, False]
     Recounting(None, tuple, tmp_path).look()
+
+
+async def test_a_ledger_of_all_machines_is_not_taken_for_the_spend_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, record = ManualClock(now_ns=5, wall_ns=T0), key(10)
+    monkeypatch.setattr(module, "known_spend", lambda *_: {record.id: 9 * DOLLAR})
+    monkeypatch.setattr(SpendCounters, "shares", True)
+    with SpendCounters.open(tmp_path / "spend", 0, [record], clock=clock) as spend:
+        spend.mark_lost()
+        clock.advance(int(RECOUNT_S * 1e9))
+        recounting = Recounting(spend, lambda: (record,), tmp_path, clock)
+        recounting.look()
+        assert recounting._asking is not None
+        await recounting._asking
+        assert spend.admit(record, T0, 0, 9 * DOLLAR) is None

@@ -96,6 +96,7 @@ class SharedCounters(SpendCounters):
         "_active_ns", "_asks", "_keys", "_lane", "_ledger", "_life", "_sending", "_seq", "_shares",
         "_store",
     )  # fmt: skip
+    shares = True
 
     def __init__(self, file: CounterFile, worker: int, clock: Clock, store: SharedStore) -> None:
         super().__init__(file, worker, clock)

@@ -104,6 +104,7 @@ class SpendCounters:
     """
 
     __slots__ = ("_charging", "_clock", "_file", "_gone", "_leases", "_worker")
+    shares = False  # whether other machines spend of the same budgets
 
     def __init__(self, file: CounterFile, worker: int, clock: Clock) -> None:
         if not 0 <= worker < WORKERS:
@@ -196,16 +197,19 @@ class SpendCounters:
         """Refuse keys with a budget until the ledger has been asked what they have spent."""
         self._file.mark_lost(self._clock.now_ns() or 1)
 
-    def recount(self, keys: Iterable[KeyRecord], spent: Mapping[str, int]) -> None:
+    def recount(
+        self, keys: Iterable[KeyRecord], spent: Mapping[str, int], *, last: bool = True
+    ) -> None:
         """Raise spends to what the ledger says, in nano-dollars, and let keys in again.
 
-        It has what is reserved now among what is spent.
+        It has what is reserved now among what is spent. More may follow where it is not the `last`.
         """
         self.add(key for key in keys if key.id in spent and key.id not in self._leases)
         for key_id, nano_usd in spent.items():
             standing = self.standing(key_id)
             self.load_spend(key_id, nano_usd - (0 if standing is None else standing.held_nano))
-        self._file.mark_lost(0)
+        if last:
+            self._file.mark_lost(0)
 
     def add(self, keys: Iterable[KeyRecord]) -> None:
         """Give keys their slots ahead of their first request."""
