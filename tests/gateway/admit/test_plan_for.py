@@ -23,12 +23,14 @@ class Worker:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[tuple[str, Any]] = []  # the way, and the question
         self.arrived: list[str] = []
+        self.lengths: list[int] = []  # of the prompts that form decides about
         self.closed: set[str] = set()
         self.stated: dict[str, Any] = {}
         self.decided: list[tuple[Any, ...]] = []
         forms = SimpleNamespace(stated_by=self.stated, closed=lambda _: frozenset(self.closed))
         self.learned = SimpleNamespace(
-            asked_ns=0, usual_in=100.0, forms=forms, breakers=SimpleNamespace(troubled=False),
+            asked_ns=0, asked_with=self.lengths.append, forms=forms,
+            breakers=SimpleNamespace(troubled=False),
             observer=SimpleNamespace(arrived=self.arrived.append), unstreamable=set(),
             lengths=SimpleNamespace(expected=lambda *whose: whose), budgets="budgets",
             plans=SimpleNamespace(plan=lambda ask, *_: self.asked.append(("form", ask))),
@@ -94,9 +96,9 @@ def test_a_target_without_anything_left_of_its_limits_is_asked_about(worker: Wor
 
 def test_the_usual_length_of_prompts_follows_those_that_form_decides_about(worker: Worker) -> None:
     worker.plan(ORDERED, overrides=overrides(race=1))
-    assert worker.learned.usual_in == 100.0
+    assert worker.lengths == []
     worker.plan(ORDERED, overrides=overrides(policy="fastest"))
-    assert worker.learned.usual_in == pytest.approx(100.0 - 0.05 * 91)
+    assert worker.lengths == [9]
 
 
 @pytest.mark.parametrize(

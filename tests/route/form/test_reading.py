@@ -162,6 +162,33 @@ def test_steps_between_are_between_and_longer_ones_go_on_as_far_as_reading_can()
     assert steep.slope == STEEPEST  # twice as long takes no more than twice as long
 
 
+def test_a_step_that_is_compared_with_a_costly_one_costs_that_too() -> None:
+    curve = ReadingCurve()
+    for second in range(0, 400, 4):
+        curve.saw(0, log(0.1), 0.3, second * S)
+        curve.saw(2, log(0.4), 0.3, (second + 1) * S)
+        curve.saw(2, log(0.4), 0.3, (second + 2) * S)
+        curve.saw(5, log(3.2), 0.3, (second + 3) * S)
+    assert curve.costs[2] == pytest.approx(log(4.0), rel=0.1)
+    assert curve.costs[5] == pytest.approx(log(32.0), rel=0.1)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_page_that_is_late_or_fails_makes_no_probe_slower_than_weather_would(
+    fails: bool,
+) -> None:
+    forms = Forms({A: PRIOR})
+    now_ns = int(told(forms, *[(PROBE, 0.1), (PAGE, 8.0)] * 20) * S)
+    before_s = expected_s(forms, PROBE, now_ns / S)
+    form = forms.form(A)
+    if fails:
+        form.failed(PAGE, now_ns, 0.0)  # slow as a page is: nothing new about probes
+    else:
+        form.waited(PAGE, now_ns, 9.0)
+    form.look(now_ns)
+    assert form.ttfts_s[PROBE] == pytest.approx(before_s, rel=0.09)
+
+
 def test_shorter_prompts_gain_nothing_before_they_are_seen() -> None:
     curve = ReadingCurve()
     for second in range(40):
