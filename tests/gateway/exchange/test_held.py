@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from lightgate.errors import TooLarge
+from lightgate.gateway.exchange import exchange as exchange_module
 from lightgate.gateway.exchange import stream as stream_module
 from lightgate.gateway.exchange import whole as whole_module
+from lightgate.gateway.exchange.exchange import Exchange
 from lightgate.gateway.exchange.stream import StreamAttempt
 from lightgate.gateway.exchange.whole import AssembledAttempt
 
@@ -148,3 +150,76 @@ def test_an_attempt_that_is_let_go_asks_for_the_client_once(
     attempt = assembled(_useful=useful, _body=body)
     attempt.release()
     assert (attempt.held_ns, attempt.heard, attempt.exchange.asked) == (0, heard, asked)
+
+
+class Race:
+    """An exchange with attempts beside each other, and a clock that the test sets."""
+
+    def __init__(self, finish: str = "") -> None:
+        self.now = 10
+        self.heard: list[Any] = []
+        self.lost: list[str] = []
+        observer = SimpleNamespace(spoke=lambda *told: self.heard.append(told))
+        self.exchange: Any = SimpleNamespace(
+            winner=None, closed_ns=None, assembles=False, plan=SimpleNamespace(finish=finish),
+            size=2, attempts=[], first_in_ns=None,
+            state=SimpleNamespace(
+                now_ns=lambda: self.now, learned=SimpleNamespace(observer=observer)
+            ),
+        )  # fmt: skip
+
+    def attempt(self, name: str, first: int | None = 7, held_ns: int = 0) -> Any:
+        made = SimpleNamespace(
+            heard=False, marks=SimpleNamespace(first=first), step=SimpleNamespace(target=name),
+            began_ns=3, held_ns=held_ns, called=None, lose=lambda: self.lost.append(name),
+        )  # fmt: skip
+        self.exchange.attempts.append(made)
+        return made
+
+    def commit(self, attempt: Any) -> bool:
+        return Exchange.commit(self.exchange, attempt)
+
+
+def test_the_first_attempt_that_speaks_has_the_client_and_the_others_lose() -> None:
+    race = Race()
+    one, other = race.attempt("a"), race.attempt("b")
+    assert race.commit(one)
+    assert (race.exchange.winner, race.exchange.first_in_ns, race.lost) == (one, 7, ["b"])
+    assert race.heard == [("a", 2, 10, 3)]
+    assert race.commit(one)
+    assert not race.commit(other)
+    assert len(race.heard) == 1
+
+
+def test_an_attempt_that_is_held_back_does_not_have_the_client_yet() -> None:
+    race = Race()
+    one = race.attempt("a", held_ns=11)
+    assert not race.commit(one)
+    assert race.exchange.winner is None
+    race.now = 11
+    assert race.commit(one)
+    assert len(race.heard) == 1  # it was heard the first time
+
+
+def test_an_exchange_that_is_over_gives_nobody_the_client() -> None:
+    race = Race()
+    race.exchange.closed_ns = 9
+    assert not race.commit(race.attempt("a"))
+    assert (race.exchange.winner, race.heard) == (None, [])
+
+
+@pytest.mark.parametrize("finish", ["", "whole"])
+def test_where_the_whole_counts_another_may_be_waited_for(
+    monkeypatch: pytest.MonkeyPatch, finish: str
+) -> None:
+    monkeypatch.setattr(exchange_module, "waits_for_another", lambda *_: True)
+    race = Race(finish)
+    one = race.attempt("a")
+    assert race.commit(one)  # there is no other
+    race = Race(finish)
+    one, ended = race.attempt("a"), race.attempt("b", first=None)
+    assert race.commit(one) is (finish == "")
+    race.exchange.winner = None
+    ended.called = object()
+    assert race.commit(ended)
+    assert [told[0] for told in race.heard] == ["a"]  # no first token of the other was heard
