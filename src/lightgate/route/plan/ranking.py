@@ -369,11 +369,10 @@ class Ranking:
         at = lead.places[place]
         second, waits = self.known[at], (lead.wait_s, self._waits[at])
         soon_ns = None
-        if lead.auto and place and not lead.wait_s and lead.form.recent.ranked is not None:
+        if lead.auto and place and lead.form.recent.ranked is not None:
             # An answer that ends later counts as a first token that comes later.
             end_s = self._work * (second.slowness - lead.form.slowness) / self.policy.ttft
-            later_s = end_s + self._waits[at]
-            soon_ns = start_ns(lead.form, second, self.size, later_s, lead.quarters)
+            soon_ns = start_ns(lead.form, second, self.size, waits, end_s, lead.quarters)
         if alias.timeout_ns - (soon_ns or hedge_ns) < second.ttfts_s[self.size] * NS:
             return
         lead.hedge_ns, lead.backup, lead.role = soon_ns or hedge_ns, place, "hedge"

@@ -103,17 +103,26 @@ def worth_ns(
     return None if after_s is None else int(after_s * slower * NS)
 
 
-def start_ns(first: Form, second: Form, size: int, later_s: float, quarters: int) -> int:
+def start_ns(
+    first: Form,
+    second: Form,
+    size: int,
+    waits: tuple[float, float],
+    later_s: float,
+    quarters: int,
+) -> int:
     """Return the silence of the first target after which a hedge saves most beyond its costs.
 
-    `later_s` are seconds by which the second one's first token is later than expected of it alone:
-    its wait, and what a later end of its answer counts for. `quarters` is what is saved up for
-    hedges: the less there is, the more a hedge has to save.
+    `waits` are those of one more request at both targets. `later_s` is what a later end of the
+    second one's answer counts for, in seconds of its first token. `quarters` is what is saved up
+    for hedges: the less there is, the more a hedge has to save.
     """
-    late, first_s = first.recent.ranked, first.ttfts_s[size]
+    wait_s, second_wait_s = waits
+    late = first.recent.ranked
+    first_s = first.ttfts_s[size] + wait_s  # the last ones are multiples of both together
     if late is None:
         return int(first_s * NS)
-    behind = (second.ttfts_s[size] + later_s) / first_s
+    behind = (second.ttfts_s[size] + second_wait_s + later_s) / first_s
     costs_s = HEDGE * exp(first.sizes[size].long + SCARCE * (1.0 - quarters / QUARTERS))
     start_s = best_start(late, behind, costs_s / first_s) * first_s
     return int((start_s if start_s > FLOOR_S else FLOOR_S) * NS)  # noqa: FURB136 - cheaper
