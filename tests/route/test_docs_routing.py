@@ -141,10 +141,13 @@ def test_the_numbers_of_form_and_hedges() -> None:
     default = f"{prior.DEFAULT.ttft_ms:g} ms, {prior.DEFAULT.speed_tps:g} tokens/s"
     assert f"{default} and counts for {prior.DEFAULT.weight:g}" in text
     expected = {
-        "`auto`": f"p{hedge.AUTO * 100:g}",
+        "`auto`": f"p{worth.STARTS[0] * 100:g} to p{worth.STARTS[-1] * 100:g}",
+        "a hedge costs": f"{worth.HEDGE * 100:g} %",
+        "scarce": f"e^{worth.SCARCE:g}",
+        "`auto`, unknown": f"p{hedge.AUTO * 100:g}",
         "`auto`, thrifty": f"p{hedge.AUTO_THRIFTY * 100:g}",
         "ceiling": f"{hedge.CEILING} x",
-        "delay floor": f"{hedge.FLOOR_S * 1e3:g} ms",
+        "delay floor": f"{worth.FLOOR_S * 1e3:g} ms",
         "requests": f"{hedge.SHARE * 100:g} %",
         "late": f"p{hedge.LATE * 100:g}",
         "worth": f"{POLICIES['chat'].second:g} x",
@@ -174,6 +177,7 @@ def test_every_policy_has_its_row() -> None:
 
     found = rows("From a request to a plan")
     assert {f"`{name}`" for name in ASKABLE} <= set(found)
+    assert f"{POLICIES['chat'].ttft} times the time" in found["`chat`"][0]
     assert f"{POLICIES['voice'].most} tokens / speed" in found["`voice`"][0]
     assert f"counts {POLICIES['coding'].ttft}" in found["`coding`"][0]
     assert f"at most {USUAL_TOKENS}." in PAGE

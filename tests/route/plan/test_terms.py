@@ -68,7 +68,7 @@ MEAN, TAIL, TOKEN = exp(0.125), exp(Z80 * 0.5), exp(0.02) / 100
     ("policy", "value"),
     [
         ("fastest", MEAN + 100 * TOKEN + 0.005),
-        ("chat", 3.0 * TAIL + 100 * TOKEN + 0.005),
+        ("chat", 3.3 * TAIL + 100 * TOKEN + 0.005),
         ("voice", TAIL + 20 * TOKEN + 0.005),
         ("coding", 0.3 * MEAN + 100 * TOKEN + 0.005),
         ("agent", MEAN + 100 * TOKEN + 0.01),

@@ -146,19 +146,20 @@ def seen(*ttfts_s: float) -> Forms:
 def test_the_less_is_saved_up_the_later_a_hedge_starts() -> None:
     forms = seen(*STALLING)
     first, second = forms.form("a/m"), forms.form("b/m")
-    starts = [
-        start_ns(first, second, 0, (0.0, 0.0), (0.0, quarters)) for quarters in range(QUARTERS + 1)
-    ]
+    none = (0.0, 0.0)
+    starts = [start_ns(first, second, 0, none, 0.0, quarters) for quarters in range(QUARTERS + 1)]
     assert starts == sorted(starts, reverse=True)
     assert starts[0] > starts[-1]
-    waiting = start_ns(first, second, 0, (1.5, 0.0), (0.0, QUARTERS))
-    assert waiting > 1.5 * S  # a wait in a queue is expected, and no reason to hedge
+    assert start_ns(first, second, 0, none, 1.4, QUARTERS) > starts[-1]  # it would end later
+    assert start_ns(first, second, 0, (0.0, 1.4), 0.0, QUARTERS) > starts[-1]  # it would wait
+    waiting = start_ns(first, second, 0, (1.5, 0.0), 0.0, QUARTERS)
+    assert waiting > 1.5 * S  # a wait at the first is expected, and no reason to hedge
 
 
 def test_no_hedge_starts_at_once() -> None:
     forms = seen(*(0.002 for _ in range(40)))
     first, second = forms.form("a/m"), forms.form("b/m")
-    assert start_ns(first, second, 0, (0.0, 0.0), (0.0, QUARTERS)) == int(FLOOR_S * S)
+    assert start_ns(first, second, 0, (0.0, 0.0), 0.0, QUARTERS) == int(FLOOR_S * S)
 
 
 def test_what_is_saved_up_for_hedges_is_counted_in_quarters() -> None:

@@ -367,7 +367,7 @@ class Ranking:
         if lead.auto and place and lead.form.recent.ranked is not None:
             # An answer that ends later counts as a first token that comes later.
             end_s = self._work * (second.slowness - lead.form.slowness) / self.policy.ttft
-            soon_ns = start_ns(lead.form, second, self.size, waits, (end_s, lead.quarters))
+            soon_ns = start_ns(lead.form, second, self.size, waits, end_s, lead.quarters)
         if alias.timeout_ns - (soon_ns or hedge_ns) < second.ttfts_s[self.size] * NS:
             return
         lead.hedge_ns, lead.backup, lead.role = soon_ns or hedge_ns, place, "hedge"

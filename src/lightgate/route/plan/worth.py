@@ -2,8 +2,11 @@
 
 While the first target is silent, its last first tokens that took longer than this say how long it
 will still be. Where the second target is expected to speak before that, it wins, and its answer
-costs what its own price says. Only first tokens count: which second target is a good one is a
-question of whole answers, and was asked before.
+costs what its own price says. For that only first tokens count: which second target is a good one
+is a question of whole answers, and was asked before.
+
+A second attempt also takes one from the budget of its key. When it starts under "auto" is therefore
+a choice between all instants: too soon, the first token was about to come; too late, less is saved.
 """
 
 from __future__ import annotations
@@ -107,17 +110,17 @@ def start_ns(
     second: Form,
     size: int,
     waits: tuple[float, float],
-    terms: tuple[float, int],
+    later_s: float,
+    quarters: int,
 ) -> int:
     """Return the silence of the first target after which a hedge saves most beyond its costs.
 
-    `waits` are those of one more request at both targets. `terms` are the seconds of a first token
-    that a later end of the second one's answer counts for, and what is saved up for hedges, in
-    quarters of the most: the less there is, the more a hedge has to save.
+    `waits` are those of one more request at both targets. `later_s` is what a later end of the
+    second one's answer counts for, in seconds of its first token. `quarters` is what is saved up
+    for hedges: the less there is, the more a hedge has to save.
     """
-    late = first.recent.ranked
     wait_s, second_wait_s = waits
-    later_s, quarters = terms
+    late = first.recent.ranked
     first_s = first.ttfts_s[size] + wait_s  # the last ones are multiples of both together
     if late is None:
         return int(first_s * NS)
