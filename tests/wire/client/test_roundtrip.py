@@ -406,6 +406,18 @@ async def test_a_call_that_is_cancelled_before_it_has_a_connection_ends_at_once(
     assert len(ends.errors) == 1
 
 
+async def test_a_call_that_has_its_connection_is_cancelled_there() -> None:
+    link, ends, task = FakeLink(), Ends(), Dialling()
+    trip = Roundtrip(
+        ends, Outbound(ORIGIN, b"head", Notes(), Marks(), Deadlines(), ends.errors.append)
+    )
+    trip.dialling = task  # type: ignore[assignment]
+    trip.go(Connection(link, ORIGIN, lambda connection: None))
+    trip.cancel()
+    assert isinstance(only(ends), Cancelled)
+    assert (task.cancelled, link.is_open) == (False, False)
+
+
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
