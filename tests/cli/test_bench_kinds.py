@@ -75,11 +75,14 @@ async def test_speech_begins_with_its_first_byte(run: Run, world: str, tmp_path:
     assert {attempt.outcome for attempt in attempts} <= {Outcome.OK, Outcome.CUT}
     good = [attempt for attempt in attempts if attempt.outcome is Outcome.OK]
     assert len(good) >= 12
+    assert any(attempt.bursts > 1 for attempt in good)
     for attempt in good:
         assert attempt.streamed
-        assert attempt.bursts > 1
-        assert 0 < (attempt.ttft_ms or 0) < (attempt.e2e_ms or 0)
         assert attempt.tokens_out is None
+        if attempt.bursts > 1:
+            assert 0 < (attempt.ttft_ms or 0) < (attempt.e2e_ms or 0)
+        else:  # on a busy machine the client may find a whole answer at once, and its bounds say so
+            assert (attempt.first_bound_ms or 0) > 0
     assert "req/s" in ran.out
 
 

@@ -188,7 +188,7 @@ def test_the_rows_of_policies() -> None:
         "sticky": 0.0, "hedges": True, "silence": 1.0, "second": 60.0,
     }  # fmt: skip
     changes: dict[str, dict[str, Any]] = {
-        "chat": {"tail": True, "ttft": 3.0},
+        "chat": {"tail": True, "ttft": 3.3},
         "fastest": {"finish": "whole"},
         "cheapest": {"money": "first", "levels": True},
         "balanced": {"money": "beside", "second": 5.0},
