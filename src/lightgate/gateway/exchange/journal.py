@@ -96,7 +96,10 @@ class JournalWriter:
             self.waiting.append(note)
             return
         try:
-            self._put(note)
+            try:
+                self._journal.write(note)
+            except JournalDamaged:
+                self._write_anew(note)
         except JournalFailed as failure:
             logger.error("%s Notes are kept in memory.", failure.message)  # noqa: TRY400 - no trace needed
             self.waiting.append(note)
@@ -106,14 +109,11 @@ class JournalWriter:
             logger.error(_FULL)
             self.short = True
 
-    def _put(self, note: Note) -> None:
-        """Write a note, in a new file where the journal was damaged."""
-        try:
-            self._journal.write(note)
-        except JournalDamaged:
-            if not self._begin_anew():
-                raise
-            self._journal.write(note)
+    def _write_anew(self, note: Note) -> None:
+        """Write a note into a new file, as the journal was damaged; JournalFailed without one."""
+        if not self._begin_anew():
+            raise JournalFailed(_CUT % self._journal.path.name)
+        self._journal.write(note)
 
     def _begin_anew(self) -> bool:
         """Go on in a new file, with what was settled last; whether there is one."""
@@ -155,7 +155,10 @@ class JournalWriter:
     def _flush(self) -> bool:
         try:
             while self.waiting:
-                self._put(self.waiting[0])
+                try:
+                    self._journal.write(self.waiting[0])
+                except JournalDamaged:
+                    self._write_anew(self.waiting[0])
                 self.waiting.popleft()
         except JournalFailed:
             return False

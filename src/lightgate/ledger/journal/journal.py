@@ -44,6 +44,7 @@ _HEAD: Final = struct.Struct("<II")  # payload bytes, and their crc32, which sta
 HEAD_BYTES: Final = _HEAD.size
 _LITTLE: Final = sys.byteorder == "little"
 _ALIGN: Final = 8  # a head is stored as one aligned word
+_DAMAGED: Final = "The journal was cut off or written over."
 _ROUNDED: Final = HEAD_BYTES + _ALIGN - 1  # added to a payload's length, before ...
 _WORDS: Final = -_ALIGN  # ... this leaves whole words of it
 _PADDINGS: Final = tuple(bytes(size) for size in range(_ALIGN))
@@ -126,10 +127,10 @@ class Journal:
         file = self._file
         if file is None:
             raise JournalFailed("The journal is closed." if self._closed else "The disk is full.")
-        if file.damaged:
-            raise JournalDamaged("The journal was cut off or written over.")
         payload = self._encode(record)
         if file.size >= self._rotate_bytes:
+            if file.damaged:
+                raise JournalDamaged(_DAMAGED)
             self._rotate()
             file = self._file or file
         try:
@@ -160,7 +161,7 @@ class Journal:
         """
         before = self._file
         if before is not None and before.damaged:
-            raise JournalDamaged("The journal was cut off or written over.")
+            raise JournalDamaged(_DAMAGED)
         if before is None or before.lies_at(self.path):
             self.lost = False
             return False
@@ -268,14 +269,23 @@ class _Mapped:
         return bool(self.size) and self._words[place] != head
 
     def append(self, payload: bytes) -> None:
-        """Copy a frame in, its head last; OSError when the disk gives no room."""
+        """Copy a frame in, its head last; OSError when the disk gives no room.
+
+        JournalDamaged where the file was cut off or written over.
+        """
         start, length = self.size, len(payload)
         end = start + (length + _ROUNDED & _WORDS)
         if end > self._ahead:
+            if self.damaged:
+                raise JournalDamaged(_DAMAGED)
             self.grow(end)
-        mapped = self._map
+        mapped, (place, before) = self._map, self._last
         if mapped is None:
             raise OSError(errno.EBADF, "the file is closed")
+        # What `damaged` asks, without a call: every note passes here.
+        cut_off = os.lseek(self._descriptor, 0, os.SEEK_END) < self._room
+        if cut_off or (start and self._words[place] != before):
+            raise JournalDamaged(_DAMAGED)
         first = start + HEAD_BYTES
         mapped[first : first + length] = payload
         # The head as one number, whose bytes are those of _HEAD.
