@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from lightgate.dialect.anthropic.read import SHAPE as ANTHROPIC_SHAPE
 from lightgate.dialect.gemini.build import GEMINI
 from lightgate.dialect.gemini.read import _beside
 from lightgate.dialect.registry import TRANSLATED, dialect_for
@@ -648,3 +649,21 @@ def test_a_part_of_gemini_without_a_text_is_named_by_what_it_holds() -> None:
         assert found.value.field == "contents[0].parts[0].hologram"
     with pytest.raises(BadField, match=r"'contents\[0\]\.parts\[0\]' is empty"):
         read("gemini", contents=[{"parts": [{}]}])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "found"),
+    [
+        ("output_config", {"format": {"type": "json_object"}}, {"type": "object"}),
+        ("output_format", {"type": "json_object"}, {"type": "object"}),
+        ("output_config", {"format": {"type": "json_schema", "schema": {"a": 1}}}, {"a": 1}),
+        ("output_format", {"type": "json_schema", "schema": {"a": 1}}, {"a": 1}),
+        ("output_format", {"type": "json_schema", "schema": "none"}, None),
+        ("output_config", {"effort": "low"}, None),
+    ],
+)
+def test_the_form_that_a_message_asks_for_is_seen_without_translation(
+    field: str, value: dict[str, Any], found: dict[str, Any] | None
+) -> None:
+    body = {field: msgspec.Raw(json.dumps(value).encode())}
+    assert ANTHROPIC_SHAPE.schema(body) == found
