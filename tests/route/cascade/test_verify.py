@@ -559,3 +559,23 @@ def test_events_after_the_end_change_nothing() -> None:
     reader.event(b"", b'{"choices": [{"delta": {"content": "b"}}]}')
 
     assert reader.answer() == Answer(text="a")
+
+
+@pytest.mark.parametrize(
+    ("asked", "bound"),
+    [
+        ({"tool_choice": "required"}, False),  # there is nothing to call
+        ({"tools": [{"type": "function", "function": {"name": "add"}}]}, False),
+        (
+            {
+                "tools": [{"type": "function", "function": {"name": "add"}}],
+                "tool_choice": "required",
+            },
+            True,
+        ),
+    ],
+)
+def test_an_answer_must_call_a_tool_where_there_is_one_and_it_was_asked_for(
+    asked: dict[str, Any], bound: bool
+) -> None:
+    assert wants_of("openai-chat", raw(asked)).must_call is bound
