@@ -32,6 +32,15 @@ def test_connections_are_counted_by_address() -> None:
     assert not crowd.enter("c")
 
 
+def test_an_address_that_left_altogether_may_have_as_many_again() -> None:
+    crowd = Crowd(CrowdLimits(connections_per_address=2))
+    for _ in range(3):
+        assert [crowd.enter("::1"), crowd.enter("::1"), crowd.enter("::1")] == [True, True, False]
+        crowd.leave("::1")
+        crowd.leave("::1")
+    assert crowd.connections == 0
+
+
 def test_one_owner_holds_half_of_the_bodies_at_most() -> None:
     crowd = Crowd(CrowdLimits(body_bytes=100))
     assert crowd.hold("a", 50)
