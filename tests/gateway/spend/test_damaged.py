@@ -102,7 +102,8 @@ def test_budgets_wait_for_the_ledger_and_go_on_from_it(
     # The ledger has 30 of the spend and both reservations, 7 dollars, among what is spent.
     assert workers.asks(one, 1) == "counters"
     assert workers.asks(two, 1) == "counters"
-    assert one.keep_in_place() in {True, False}  # either may have gone over by itself
+    one.keep_in_place()  # where the question before has not gone over to the new file yet
+    assert not one.keep_in_place()
     two.settle(KEY.id, 5 * DOLLAR, 3 * DOLLAR, 0, 0)
     assert workers.asks(one, 0, PER_MINUTE) == ""  # nothing is said of money
     assert [spend.recounts for spend in (one, two)] == [False, False]
