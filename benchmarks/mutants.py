@@ -48,6 +48,7 @@ PACKAGES: Final = ("clock", "dialect", "gateway", "ledger", "provider", "route",
 LEAST: Final = 0.9
 LIMIT_EXIT: Final = 6
 UNJUDGED_EXIT: Final = 7
+PROGRESS: Final = 50  # mutations between two lines that say how far it is
 
 
 class Outcome(NamedTuple):
@@ -165,7 +166,7 @@ def candidates(
                 break
             within.append(name)
         fresh = reached.at_import(made, named.path, mine)
-        found.append(Candidate(named, made, within, fresh))
+        found.append(Candidate(named, source, within, fresh))
     return found, outcomes
 
 
@@ -189,7 +190,7 @@ def noticed_before(path: Path | None) -> dict[tuple[str, int, str, str], Outcome
 
 def judged(worker: Worker, candidate: Candidate, known: Rules, until: float) -> Outcome:
     """Try one mutation, unless it is too late, and show it where it went unnoticed."""
-    named, made = candidate.named, candidate.made
+    named, made = candidate.named, candidate.made()
     noticed, by = worker.try_out(candidate) if time.monotonic() <= until else (False, "")
     if not by or worker.late():
         return _outcome(named, made, "not tried", "no time", known)
@@ -224,6 +225,8 @@ def tried(
                 doubtful.update(worker.doubtful)
                 return
             outcomes.append(judged(worker, candidate, known, until))
+            if len(outcomes) % PROGRESS == 0:
+                print(f"{len(outcomes)} of {len(found)} tried", file=sys.stderr, flush=True)
 
     threads = [threading.Thread(target=work, args=(tree,)) for tree in trees]
     for thread in threads:

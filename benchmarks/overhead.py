@@ -377,6 +377,9 @@ class Meter:
 
 def on_load_core(command: Sequence[str], env: dict[str, str]) -> Any:
     """Run a program on the core of the load; the JSON of its last line."""
+    for program in ("taskset", command[0]):
+        if shutil.which(program) is None:
+            sys.exit(f"{program} is missing. On Debian: apt-get install wrk util-linux")
     core = CORES[-1]
     done = subprocess.run(
         ["taskset", "-c", str(core), *command],

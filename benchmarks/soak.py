@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,13 +30,15 @@ from typing import Any, NamedTuple
 
 import overhead
 import uvloop
-from soak_books import Books
+from soak_books import Books, Said
 from soak_chaos import (
+    BEHIND,
     BUDGET_USD,
     CONSOLE,
     DEATH,
     DRAIN_S,
     REMOVED,
+    SERVING,
     TAKEN_OVER,
     WORKER,
     WORKERS,
@@ -58,6 +61,7 @@ FILES = 6
 STOPPED = (0, 130)  # 130: told to stop before everything was up
 SDK = Path(".venv-sdk-openai/bin/python")
 APART = "LIGHTGATE_SOAK_APART"
+MESSAGE = re.compile(r'"message":"([^"]*)"')
 ECHO = """
 [providers.{provider}.models.{model}]
 exact = {{ ttft_ms = {ttft}, gap_ms = {gap} }}
@@ -279,13 +283,13 @@ def log_lines(path: Path) -> tuple[Counter[str], list[str]]:
     return said, other
 
 
-def instants(path: Path, messages: tuple[str, ...]) -> list[float]:
-    """When the log said one of these, on the monotonic clock."""
+def instants(path: Path, message: re.Pattern[str]) -> list[float]:
+    """When the log said this, on the monotonic clock."""
     ahead = SYSTEM.wall_ns() / 1e9 - time.monotonic()
     lines = [
         json.loads(line)
         for line in path.read_text("utf-8", "replace").splitlines()
-        if any(f'"message":"{one}"' in line for one in messages)
+        if (found := MESSAGE.search(line)) and message.fullmatch(found[1])
     ]
     return [datetime.fromisoformat(line["time"]).timestamp() - ahead for line in lines]
 
@@ -335,10 +339,8 @@ async def soak_in(folder: Path, options: argparse.Namespace) -> list[str]:
             finally:
                 disk.free(gate.pids())
                 await gate.stop()
-            taken_over = instants(gate.log, TAKEN_OVER)
-            books = Books(
-                disk.data, soak.traffic.book, soak.chaos.windows, soak.lags.seen, taken_over
-            )
+            said = Said(*(instants(gate.log, one) for one in (TAKEN_OVER, SERVING, BEHIND)))
+            books = Books(disk.data, soak.traffic.book, soak.chaos.windows, soak.lags.seen, said)
             books.close(WORKERS)
             tell(soak, books)
             misses = [*soak.misses, *soak.chaos.failed, *books.misses]

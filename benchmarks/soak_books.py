@@ -42,10 +42,14 @@ NEAR_S = 10.0  # of an event that is told beside a failure that nothing explains
 SHOWN = 5
 KEPT = "kept"  # the kind of client that asks again on its connection
 KEEPING = frozenset({KEPT, "openai SDK"})
+BEHIND = "worker behind"  # the kind of window in which the log says so
 FAREWELL_S = 0.05  # from the end of a process to a client that is about to use its connection again
 NOTICED_S = 0.25  # between an event and the turn of the client that sees it, on an idle machine
 # A client that reads or writes now and then notices as late as it pauses.
 PAUSES_S = {"slow reader": 8.5, "slow sender": 1.2, "openai SDK": 0.75}
+# A worker says that it is behind when it is, and at most every ten seconds.
+BEHIND_S = 10.0
+MOST_BEHIND = 0.001  # of all requests: more would be a gateway that turns its users away
 READ_S = 1.0  # a changed file is read when two looks a second apart found it the same, or later
 TAKEN_S = 1.0  # after the log says so: a worker looks for the new snapshot twice a second
 
@@ -67,6 +71,17 @@ class LedgerRow(NamedTuple):
     cache: str
 
 
+class Said(NamedTuple):
+    """When the log said that a file was taken over, that `up` serves, that a worker is behind."""
+
+    taken_over: Sequence[float] = ()
+    serving: Sequence[float] = ()
+    behind: Sequence[float] = ()
+
+
+NOTHING_SAID = Said()
+
+
 class Books:
     """The verdict: `misses` must be empty; `figures` are for the table."""
 
@@ -76,11 +91,13 @@ class Books:
         book: Sequence[Asked],
         windows: Sequence[Window],
         lags: Sequence[tuple[float, float]] = (),
-        taken_over: Sequence[float] = (),
+        said: Said = NOTHING_SAID,
     ) -> None:
         self.data = data
         self.book = book
-        self.windows = [_taken(one, taken_over) if one.kind == REMOVED else one for one in windows]
+        begun = [one.began for one in windows if one.kind in RESTARTS]
+        self.windows = [_taken(one, said, begun) if one.kind == REMOVED else one for one in windows]
+        self.windows += [Window(BEHIND, at - NOTICED_S, at + BEHIND_S) for at in said.behind]
         self.lags = lags
         self.misses: list[str] = []
         self.figures: dict[str, object] = {}
@@ -114,6 +131,9 @@ class Books:
                 without.append(asked)
         self.figures["requests"] = len(self.book)
         self.figures["answered whole"] = sum(asked.how == "whole" for asked in self.book)
+        behind = self.explained[f"refused: {BEHIND}"]
+        if behind > MOST_BEHIND * len(self.book):
+            self.misses.append(f"{behind} requests were refused by a worker that was behind")
         self._miss("failures that no fault explains", [self._with_events(one) for one in without])
         took = [asked.ended - asked.began for asked in self.book]
         self.figures["longest, s"] = round(max(took, default=0.0), 1)
@@ -173,7 +193,8 @@ class Books:
         if status == 404 and asked.model == "extra":
             return self._around(asked, {REMOVED})
         if status == 503 and asked.retry_after:
-            own = {"journal": {"full disk"}, **{one: {"full disk", "crowd"} for one in SHED}}
+            shed = {"full disk", "crowd", BEHIND}
+            own = {"journal": {"full disk"}, **dict.fromkeys(SHED, shed)}
             return self._around(asked, own.get(code, ())) or self._drained(asked)
         if status == 408 and asked.kind == "slow sender":
             return "too slow"
@@ -291,8 +312,17 @@ class Books:
         self._miss("unfinished files", [path.name for path in unfinished])
 
 
-def _taken(removed: Window, taken_over: Sequence[float]) -> Window:
-    """The time in which a model was not served that a file did not name."""
-    later = [at for at in taken_over if at >= removed.ended + READ_S]
+def _taken(removed: Window, said: Said, begun: Sequence[float]) -> Window:
+    """The time in which a model was not served that a file did not name.
+
+    `up` serves what it read when it started: a file that was changed while it did, which takes ten
+    seconds on a starved machine, is taken over after it serves.
+    """
+    later = [at for at in said.taken_over if at >= removed.ended + READ_S]
+    later += [
+        at
+        for at in said.serving
+        if max((one for one in begun if one <= at), default=0.0) >= removed.ended
+    ]
     until = min(later, default=float("inf"))  # the last change of all may never be taken over
     return Window(REMOVED, removed.began, until + TAKEN_S)

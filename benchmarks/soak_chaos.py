@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -38,7 +39,10 @@ REPLACED = (
     'stays.","why":"SIGUSR2"',
     "was not taken over; the old one stays",
 )
-TAKEN_OVER = ("The configuration was taken over", "Serving")
+# What the log says, as a pattern of the whole message.
+TAKEN_OVER = re.compile("The configuration was taken over")
+SERVING = re.compile("Serving")
+BEHIND = re.compile(r"The worker is \d+ ms behind; new requests get 503")
 DEATH = "death of a worker"
 REMOVED = "model removed"
 LATE_S = 0.05  # of this program's own loop, from which it is noted

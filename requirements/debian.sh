@@ -5,7 +5,8 @@
 #
 # Servers and tools are unpacked into FOLDER: nothing is installed, nothing is started, and no rights
 # are needed. Chromium and PostgreSQL need what their packages set up, so they are installed, where
-# this user may. A program that cannot be had is named, and the tests that need it say so.
+# this user may; so is wrk, for the benchmarks. A program that cannot be had is named, and the tests
+# that need it say so.
 set -u
 folder=$1
 mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
@@ -22,10 +23,11 @@ install() {
     apt-get -o Dir::State::Lists="$PWD/lists" -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" > /dev/null
 }
 
-command -v apt-get > /dev/null 2>&1 || { told "What is missing of redis-server, promtool, nginx, initdb and chromium"; exit 0; }
+command -v apt-get > /dev/null 2>&1 || { told "What is missing of redis-server, promtool, nginx, initdb, chromium and wrk"; exit 0; }
 has redis-server || has valkey-server || unpack redis-server redis-tools liblzf1 libjemalloc2 || told redis-server
 has promtool || unpack prometheus || told promtool
 has nginx || unpack nginx || told nginx
 has initdb || install postgresql || told "PostgreSQL"
 has chromium || install chromium || told chromium
+has wrk || install wrk || told wrk
 rm -rf lists cache listed

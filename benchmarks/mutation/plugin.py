@@ -150,18 +150,7 @@ def _tried(
     if child == 0:
         _child(session, items, job, functions, writer)
     os.close(writer)
-    deadline = time.monotonic() + job["limit_s"]
-    told = b""
-    timed_out = False
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([reader], [], [], left)[0]:
-            timed_out = True
-            break
-        piece = os.read(reader, 65536)
-        if not piece:
-            break
-        told += piece
+    told, timed_out = _told(reader, job["limits_s"], time.monotonic() + job["limit_s"])
     os.close(reader)
     _end_group(child)
     _, status = os.waitpid(child, 0)
@@ -172,6 +161,25 @@ def _tried(
     if not test or (code == UNCHANGED and not timed_out):  # no test has begun
         return {"failed": None, "test": "", "how": how}
     return {"failed": timed_out or code != UNNOTICED, "test": test, "how": how}
+
+
+def _told(reader: int, limits_s: list[float], end: float) -> tuple[bytes, bool]:
+    """Read what a child writes: the tests that it begins; and whether one of them hangs.
+
+    A test hangs that runs longer than its own limit, or when the time of all of them has ended.
+    """
+    told, begun, until = b"", 0, end
+    while True:
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([reader], [], [], left)[0]:
+            return told, True
+        piece = os.read(reader, 65536)
+        if not piece:
+            return told, False
+        told += piece
+        if told.count(b"\n") > begun:
+            begun = told.count(b"\n")
+            until = min(end, time.monotonic() + limits_s[begun - 1])
 
 
 def _end_group(child: int) -> None:

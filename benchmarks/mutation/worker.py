@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from mutation.operators import mutation
 from mutation.reach import pytest_command
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mutation.reach import Tree
 
 # A mutation may make its tests slow, and the machine may be busy: what takes longer hangs.
-SLOWER, GRACE_S = 6.0, 20.0
+SLOWER, GRACE_S = 6.0, 10.0
 NEAREST: Final = 40  # tests that a fresh process begins with
 LAST_S: Final = 45.0  # for mutations that were begun in time
 
@@ -29,9 +30,13 @@ class Candidate(NamedTuple):
     """A mutation that is to be tried."""
 
     named: Named
-    made: Mutation
+    source: str  # of its module: thousands of changed trees at once would fill the memory
     tests: list[str]
     fresh: bool
+
+    def made(self) -> Mutation:
+        """The changed tree."""
+        return mutation(self.source, self.named.number)
 
     @property
     def package(self) -> str:
@@ -100,7 +105,7 @@ class Worker:
         path = self._tree.source / candidate.named.path
         original = self._pristine.source / candidate.named.path
         self._count += 1
-        tree = ast.parse(original.read_text("utf-8")) if plain else candidate.made.tree
+        tree = ast.parse(candidate.source) if plain else candidate.made().tree
         path.write_text(ast.unparse(tree), "utf-8")
         later = original.stat().st_mtime + 10 * self._count  # no stale bytecode
         os.utime(path, (later, later))
@@ -126,10 +131,11 @@ class Worker:
         job = {
             "module": f"lightgate.{named.path.removesuffix('.py').replace('/', '.')}",
             "file": str(self._tree.source / named.path),
-            "source": (self._pristine.source / named.path).read_text("utf-8"),
+            "source": candidate.source,
             "number": None if plain else named.number,
             "tests": tests,
             "limit_s": limit_s,
+            "limits_s": [GRACE_S + SLOWER * self._seconds[name] for name in tests],
         }
         print(json.dumps(job), file=self._jobs, flush=True)
         line = self._answers.readline()
