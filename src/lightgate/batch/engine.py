@@ -81,7 +81,7 @@ class Surroundings(NamedTuple):
     """
 
     clock: Clock = SYSTEM
-    settle: Callable[[Settled], None] = lambda _: None
+    settle: Callable[[Settled], object] = lambda _: None
     dice: Callable[[], float] = lambda: 0.5
     told: Callable[[str], None] = lambda _: None
 

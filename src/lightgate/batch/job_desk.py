@@ -45,7 +45,7 @@ class JobDesk:
         *,
         anthropic: bool = False,
         clock: Clock = SYSTEM,
-        settle: Callable[[Settled], None] = lambda _: None,
+        settle: Callable[[Settled], object] = lambda _: None,
     ) -> None:
         self._files = files
         self._words = words

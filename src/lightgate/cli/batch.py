@@ -166,6 +166,12 @@ def cost_sentence(summary: BatchSummary) -> str:
     return unknown + (rest if summary.cost_usd else "")
 
 
+_MORE = {  # what the same command needs besides, by the reason that stopped the job
+    "cost": " with a larger --max-cost",
+    "credentials": " with the right key (of NAME=URL#MODEL: --key-env VAR)",
+}
+
+
 def _exit_code(summary: BatchSummary) -> int:
     from lightgate.cli.output import note
     from lightgate.errors import Exit
@@ -178,8 +184,7 @@ def _exit_code(summary: BatchSummary) -> int:
     if summary.stopped:
         why = f"lightgate: {summary.open:,} lines are open. {summary.reason}".strip()
         note(why)
-        more = " with a larger --max-cost" if summary.stopped == "cost" else ""
-        note(f"  The same command{more} goes on with them.")
+        note(f"  The same command{_MORE.get(summary.stopped, '')} goes on with them.")
         return codes.get(summary.stopped, Exit.FAILURE)
     if summary.deadline_missed_s is not None:
         note(f"lightgate: the deadline was missed by {summary.deadline_missed_s:,.0f} s.")

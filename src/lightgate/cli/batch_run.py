@@ -175,7 +175,7 @@ def _duration(option: str, text: str, parse: Callable[[object], int]) -> int:
 
 
 @contextlib.contextmanager
-def _ledger(given: dict[str, Any], files: Checkpoint) -> Iterator[Callable[[Settled], None]]:
+def _ledger(given: dict[str, Any], files: Checkpoint) -> Iterator[Callable[[Settled], object]]:
     """What takes the notes of lines; at the end they are carried into the ledger.
 
     A gateway writes its own. The last line of an earlier process may lack its note: it is written
@@ -208,7 +208,7 @@ async def _work(
     order: BatchOrder,
     targets: tuple[Target, ...],
     files: Checkpoint,
-    settle: Callable[[Settled], None],
+    settle: Callable[[Settled], object],
     opened: IO[bytes],
 ) -> BatchSummary:
     from lightgate.batch.engine import BatchEngine, Surroundings

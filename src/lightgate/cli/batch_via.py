@@ -61,7 +61,7 @@ class ViaParts(NamedTuple):
 
     targets: tuple[Target, ...]
     files: Checkpoint
-    settle: Callable[[Settled], None]
+    settle: Callable[[Settled], object]
     rules: LineRules
     client: Client
 

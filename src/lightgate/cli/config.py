@@ -25,8 +25,9 @@ def command() -> None:
 @command.command(
     "check",
     short_help="List every problem of the file.",
-    epilog="Example: lightgate config check --json",
+    epilog="Example: lightgate config check lightgate.toml",
 )
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--checks",
     metavar="RUN",
@@ -41,8 +42,15 @@ def command() -> None:
 )
 @config_option
 @json_option
-def check(*, checks: Path | None, least_pass: str, config_file: Path | None, as_json: bool) -> int:
-    """Check the file and everything that it names; exit code 3 if there is a problem.
+def check(
+    *,
+    file: Path | None,
+    checks: Path | None,
+    least_pass: str,
+    config_file: Path | None,
+    as_json: bool,
+) -> int:
+    """Check FILE, or the file in force, and everything it names; exit code 3 if there is a problem.
 
     A key or a variable that is not in this environment is a warning. With --checks the targets of
     cascades are held against your own cases: exit code 6 where one passes too few of them, and 7
@@ -50,8 +58,10 @@ def check(*, checks: Path | None, least_pass: str, config_file: Path | None, as_
     """
     from lightgate.cli.examine import Examiner, Findings
 
+    if file is not None and config_file is not None and file != config_file:
+        raise UsageError("Two files are named.", hint="Give FILE or --config, not both.")
     use_env_file()
-    path = find_config(config_file, env=os.environ, cwd=Path.cwd())
+    path = find_config(file or config_file, env=os.environ, cwd=Path.cwd())
     if path is None:
         if as_json:
             emit_json({"file": None, "valid": True, "problems": [], "warnings": []})

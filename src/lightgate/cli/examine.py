@@ -77,13 +77,10 @@ class Examiner:
             except LightgateError as error:
                 problems[self._at(path, f"{error.message} {error.hint}".strip())] = None
         for name, table in config.providers.items():
-            for place, said in table_problems(name, table):
-                problems[self._at(("providers", name, *place), said)] = None
-            if name not in catalogue() and table.base_url is None and table.like is None:
-                said = "needs a base_url, because the name is not in the catalogue"
-                problems[self._at(("providers", name), said)] = None
-            for path, said in _unset(name, table, env):
-                warnings.setdefault(said, self._at(path, said))
+            for place, said in _wrong(name, table):
+                problems[self._at(place, said)] = None
+            for place, said in _lacking(name, config, env):
+                warnings.setdefault(said, self._at(place, said))
         return Findings(tuple(problems), tuple(warnings.values()))
 
     def _at(self, path: Path, said: str) -> str:
@@ -209,8 +206,21 @@ def _targets(config: Config) -> Iterator[tuple[Path, str]]:
                 yield ("models", name, "tiers", step, "targets", number), target
 
 
-def _unset(name: str, table: ProviderTable, env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Where a provider's headers and query refer to a variable that is not set."""
+def _wrong(name: str, table: ProviderTable) -> Iterator[tuple[Path, str]]:
+    """What is wrong in a provider's own table, whatever the environment."""
+    for place, said in table_problems(name, table):
+        yield ("providers", name, *place), said
+    if name not in catalogue() and table.base_url is None and table.like is None:
+        yield ("providers", name), "needs a base_url, because the name is not in the catalogue"
+
+
+def _lacking(name: str, config: Config, env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Where a provider's key, headers and query refer to a variable that is not set."""
+    table = config.providers[name]
+    if table.api_key is not None and not any(_wrong(name, table)):
+        missing = _missing(name, config, env)
+        if missing:
+            yield ("providers", name, "api_key"), missing
     for group, values in (("headers", table.headers), ("query", table.query)):
         for key, value in values.items():
             variable = value.removeprefix(ENV)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
@@ -192,7 +193,7 @@ def _cells(one: dict[str, Any]) -> tuple[str, ...]:
         _NONE if age is None else f"{age:.3g}",
         str(one["in_flight"]),
         f"{one['failures']:.1%}",
-        _NONE if cost is None else f"{cost:.3g}",
+        _NONE if cost is None else f"{Decimal(f'{cost:.3g}'):f}",
         _NONE if value is None else f"{value:.3g}",
         one["why"],
     )

@@ -250,7 +250,7 @@ class Launch:
                     tasks.append(await self._keep_lists(supervisor))
                 if not supervisor.stopping:  # Ctrl-C may have come while the lists were waited for
                     self._greet()
-                if before is None and self._demo and not self._usable():
+                if before is None and self._demo:
                     with contextlib.suppress(StoppedEarly):  # it serves already: an end in order
                         await supervisor.start(processes.traffic())
                 await supervisor.run()
@@ -276,8 +276,7 @@ class Launch:
         processes.generation, self._prepare.facts = before.generation, before.facts
         specs = [*processes.workers(), processes.console(), processes.batches()]
         if self._demo:
-            specs.append(processes.simulator())
-            specs += [] if self._usable() else [processes.traffic()]
+            specs += [processes.simulator(), processes.traffic()]
         hands = {hand.name: hand for hand in before.children}
         supervisor.reloads = before.reloads
         supervisor.adopt(*((s, hands[s.name]) for s in specs if s.name in hands))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -17,6 +18,8 @@ from lightgate.errors import ConfigError, Exit, LightgateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Verb(NamedTuple):
@@ -102,6 +105,7 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; a verb may return one itself."""
+    _open_streams()
     try:
         result = cli.main(
             args=None if argv is None else list(argv),
@@ -126,6 +130,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else Exit.OK
 
 
+def _open_streams() -> None:
+    """Put the null device where stdin, stdout or stderr is closed (`>&-`).
+
+    Otherwise the next socket or file would get its number: what is printed would go there, and
+    libuv ends a process that closes such a one.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.set_inheritable(descriptor, True)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - to the end
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - to the end
+
+
 def _leaf(error: Exception) -> Exception:
     """The first real error inside the groups that task groups wrap around it."""
     while isinstance(error, ExceptionGroup):
@@ -137,6 +159,8 @@ def _say(error: Exception) -> int:
     """Print the error's sentence and hint on stderr; a traceback only with LIGHTGATE_DEBUG."""
     if os.environ.get("LIGHTGATE_DEBUG"):
         traceback.print_exception(error)
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return _no_room(error)
     if not isinstance(error, LightgateError):
         click.echo(f"lightgate: something inside failed: {type(error).__name__}: {error}", err=True)
         click.echo("  Set LIGHTGATE_DEBUG=1 for the traceback.", err=True)
@@ -148,6 +172,14 @@ def _say(error: Exception) -> int:
     if error.hint:
         click.echo(f"  {error.hint}", err=True)
     return error.exit_code
+
+
+def _no_room(error: OSError) -> int:
+    """Say that nothing more can be written: what stdout still holds is thrown away."""
+    what = f"{error.filename} cannot be written" if error.filename else "The output has no room"
+    click.echo(f"lightgate: {what}: {error.strerror}.", err=True)
+    click.echo("  Make room on the disk, or write to another one.", err=True)
+    return _broken_pipe()
 
 
 def _say_click(error: click.ClickException) -> int:

@@ -178,6 +178,7 @@ class Processes:
         return ChildSpec(
             name="traffic",
             argv=_module("lightgate.gateway.process.demo", msgspec.json.encode(traffic).decode()),
+            env={CONSOLE_ENV: self.secrets[CONSOLE_ENV]},
             without=self._key_variables(),
             stage=TRAFFIC,
         )

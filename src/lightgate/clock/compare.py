@@ -204,7 +204,7 @@ def _permutations(gaps: Floats, rng: np.random.Generator) -> list[float]:
 
 def p_less(a: ArrayLike, b: ArrayLike) -> float:
     """Probability that a sample of A is below a sample of B, a tie counting half."""
-    first, second = np.asarray(a, dtype=np.float64), np.sort(np.asarray(b, dtype=np.float64))
+    first, second = np.asarray(a), np.sort(b)
     at_most = np.searchsorted(second, first, side="left")
     below = np.searchsorted(second, first, side="right")
     return float(1.0 - (at_most.sum() + below.sum()) / (2 * len(first) * len(second)))
@@ -273,7 +273,7 @@ def student(freedom: int, confidence: float) -> float:
     """Two-sided point of Student's t: what |t| stays below with `confidence`; by bisection."""
     low, high = 0.0, 1.0
     while within(high, freedom) < confidence:
-        low, high = high, 2.0 * high
+        low, high = high, high + high
     while high - low > 1e-9 * high:
         middle = (low + high) / 2.0
         low, high = (middle, high) if within(middle, freedom) < confidence else (low, middle)
@@ -306,7 +306,7 @@ def _samples(rows: Sequence[ArrayLike]) -> Floats:
 def _labels(blocks: Sequence[int] | None, n: int) -> Blocks:
     """Number the blocks from 0 without gaps."""
     if blocks is None:
-        return np.arange(n, dtype=np.int64)
+        return np.arange(n)
     if len(blocks) != n:
         raise ValueError("a comparison needs one block for every pair")
     return np.unique(np.asarray(blocks), return_inverse=True)[1].astype(np.int64)
@@ -337,7 +337,7 @@ def _median(values: Floats) -> float:
 
 def _weighted_medians(row: Floats, weights: Blocks) -> Floats:
     """Nearest-rank medians of a target, where each sample counts as often as its weight."""
-    order = np.argsort(row, kind="stable")
+    order = np.argsort(row)
     reached = np.cumsum(weights[:, order], axis=1)
     medians: Floats = row[order][np.argmax(2 * reached >= reached[:, -1:], axis=1)]
     return medians
@@ -345,7 +345,7 @@ def _weighted_medians(row: Floats, weights: Blocks) -> Floats:
 
 def _places(medians: Floats) -> Blocks:
     """Rank the targets of every round from 1; equals share the better rank."""
-    beaten_by = np.asarray(medians[:, :, None] > medians[:, None, :], dtype=np.int64)
+    beaten_by = medians[:, :, None] > medians[:, None, :]
     places: Blocks = 1 + beaten_by.sum(axis=2)
     return places
 

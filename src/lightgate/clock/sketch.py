@@ -87,11 +87,8 @@ class DDSketch:
             self.zeros += count
             return
         index = self._index(value)
-        at = index - self._offset
-        if not 0 <= at < len(self._buckets):
-            self._cover(index, index)
-            at = max(0, index - self._offset)
-        self._buckets[at] += count
+        self._cover(index, index)
+        self._buckets[max(0, index - self._offset)] += count
 
     def add_many(self, values: Iterable[float]) -> None:
         """Take many samples in at once."""
@@ -243,12 +240,12 @@ class DDSketch:
     def _cover(self, lowest: int, highest: int) -> None:
         """Make room for these indices; beyond the limit the lowest buckets become one."""
         size = len(self._buckets)
-        first, last = (self._offset, self._offset + size - 1) if size else (highest + 1, lowest - 1)
-        if (lowest >= first or size == LIMIT) and highest <= last:
+        first, last = self._offset, self._offset + size - 1
+        if size and (lowest >= first or size == LIMIT) and highest <= last:
             return
         # Spare room only on the side that grows: a top that drifts up would cost buckets below.
-        lowest = first if lowest >= first else lowest - _GROWTH
-        highest = last if highest <= last else highest + _GROWTH
+        lowest = first if size and lowest >= first else lowest - _GROWTH
+        highest = last if size and highest <= last else highest + _GROWTH
         lowest = max(lowest, highest - LIMIT + 1)
         old, start = self._buckets, self._offset - lowest
         self._buckets, self._offset = [0] * (highest - lowest + 1), lowest

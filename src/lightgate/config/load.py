@@ -64,13 +64,15 @@ def user_folder(env: Mapping[str, str]) -> Path:
 
 def load_config(path: Path) -> Config:
     """Read and check one file."""
+    if path.is_fifo():  # which would be waited for
+        raise ConfigError(f"The configuration file {path} cannot be read: it is a pipe.")
     return parse_config(read_text(path), name=str(path))
 
 
 def read_text(path: Path) -> str:
     """The text of a configuration file, of ours or to be imported."""
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")  # some editors write a mark at the beginning
     except (OSError, UnicodeDecodeError) as reason:
         said = reason.strerror if isinstance(reason, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"The configuration file {path} cannot be read: {said}.") from None

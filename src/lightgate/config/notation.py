@@ -112,7 +112,7 @@ def _check_authority(parts: SplitResult) -> None:
     if parts.scheme not in {"http", "https"}:
         raise ValueError("it must begin with http:// or https://")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("credentials do not belong into a URL; name an environment variable")
+        raise ValueError("credentials do not belong in a URL; name an environment variable")
     if not parts.hostname:
         raise ValueError("it names no host")
     beside = parts.netloc.partition("]")[2]  # what follows a bracketed address: a port or nothing

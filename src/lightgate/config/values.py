@@ -76,7 +76,7 @@ def _api_key(value: str) -> str:
     if value != "none" and not _ENV_KEY.fullmatch(value):
         # The text is not repeated: it may be the key itself.
         raise ValueError(
-            'a key does not belong into the file; write "env:NAME" with the name of the environment'
+            'a key does not belong in the file; write "env:NAME" with the name of the environment'
             ' variable that holds it, or "none"'
         )
     return value

@@ -114,7 +114,12 @@ class ConsoleConnection(HttpToolsProtocol):
             return
         [(address, _)] = Counter(one.address for _, one in waiting).most_common(1)
         own = [(since, one) for since, one in waiting if one.address == address]
-        min(own, key=lambda pair: pair[0])[1].transport.abort()
+        min(own, key=lambda pair: pair[0])[1].give_way()
+
+    def give_way(self) -> None:
+        """Be closed for another; its end comes later, and others of this turn look for theirs."""
+        self._stop_waiting()
+        self.transport.abort()
 
     @property
     def address(self) -> str:

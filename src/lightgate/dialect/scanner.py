@@ -34,6 +34,7 @@ _PATIENCE: Final = 4  # skeletons in a row that may be of no use before learning
 _LARGE: Final = 65_536  # bytes of an event above which its values are counted
 TOO_MANY: Final = Fault("malformed", "One event holds more values than an answer can need.")
 _RARELY: Final = 64  # ... namely once in so many text events
+_LF: Final = 0x0A
 
 
 class Scanner(Listener):
@@ -48,6 +49,10 @@ class Scanner(Listener):
 
     __slots__ = (
         "_cut",
+        "_line",
+        "_line_end",
+        "_line_past",
+        "_line_start",
         "_name",
         "_now",
         "_pieces",
@@ -99,6 +104,11 @@ class Scanner(Listener):
         self._suffix = b""
         self._name = b""
         self._skeleton_kind = NONE
+        # The same as it stands in a stream, name and line ends included; likewise.
+        self._line_start = 0
+        self._line_past = 0
+        self._line = b""
+        self._line_end = b""
         self._unused = 0  # skeletons learned in a row that spared no parse
         self._wait = 0  # text events until one may be learned again
 
@@ -114,6 +124,30 @@ class Scanner(Listener):
             return self._parse(name, data, known=True)
         if not text or not text.isprintable() or '"' in text or "\\" in text or name != self._name:
             return self._parse(name, data, known=True)
+        self.weight = len(middle)
+        self.chars += len(text)
+        self._unused = 0
+        if self._skeleton_kind == REASONING:
+            self.reasoning_weight += len(middle)
+        return self._skeleton_kind
+
+    def again(self, read: bytes) -> int:
+        """Take a read of a stream that is one more event of the remembered form, and nothing else.
+
+        Its kinds, or NONE for any other read, of which nothing is taken then. What comes before the
+        event must have ended.
+        """
+        start = self._line_start
+        if not start or read[:start] != self._line or read[self._line_past :] != self._line_end:
+            return NONE
+        middle = read[start : self._line_past]
+        try:
+            text = middle.decode()
+        except UnicodeDecodeError:
+            return NONE
+        # Nothing printable ends a line: so this is one event.
+        if not text or not text.isprintable() or '"' in text or "\\" in text:
+            return NONE
         self.weight = len(middle)
         self.chars += len(text)
         self._unused = 0
@@ -259,7 +293,7 @@ class Scanner(Listener):
         self._plain = False
         self.done = True
         self.ended_by = "marker"
-        self._start = 0
+        self._start = self._line_start = 0
 
     # The skeleton.
 
@@ -290,7 +324,8 @@ class Scanner(Listener):
         if data.count(needle) != 1:  # escaped, or in doubt: the next text will do as well
             return
         if self._unused >= _PATIENCE:
-            self._start, self._wait, self._unused = 0, _RARELY, _PATIENCE - 1
+            self._wait, self._unused = _RARELY, _PATIENCE - 1
+            self._start = self._line_start = 0
             return
         self._unused += 1
         start = data.index(needle) + 1
@@ -299,6 +334,17 @@ class Scanner(Listener):
             self._prefix, self._suffix = data[:start], data[stop:]
             self._start, self._cut = start, stop - len(data)
             self._name, self._skeleton_kind = name, self._now
+            self._learn_line()
+
+    def _learn_line(self) -> None:
+        """Learn how an event of the skeleton stands in a stream, if it is a line of data there."""
+        self._line_start = 0
+        if _LF in self._prefix or _LF in self._suffix:
+            return
+        named = b"event: %b\n" % self._name if self._name else b""
+        self._line = named + b"data: " + self._prefix
+        self._line_end = self._suffix + b"\n\n"
+        self._line_start, self._line_past = len(self._line), -len(self._line_end)
 
     def _is_text_at(self, name: bytes, data: bytes, start: int, stop: int) -> bool:
         """Prove that these bytes are the text: another text in their place must be read there."""

@@ -18,7 +18,7 @@ import msgspec
 from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.tokens import Tokens, count
 from lightgate.dialect.errors import NOT_UTF8
-from lightgate.dialect.kinds import ANSWER, AUDIO, REASONING
+from lightgate.dialect.kinds import ANSWER, AUDIO, NONE, REASONING
 from lightgate.dialect.scanner import Scanner
 from lightgate.errors import (
     AttemptError,
@@ -68,6 +68,7 @@ LIMIT_FIELDS: Final = (b"x-ratelimit-", b"anthropic-ratelimit-", b"ratelimit-")
 MOST_LIMITS: Final = 32
 LONGEST_LIMIT: Final = 80  # characters of such a name
 _SSE: Final = b"text/event-stream"
+_CR: Final = 0x0D
 _SOUND_ID: Final = re.compile(rb"[!-~]{1,128}")
 _SOUND_LIMIT: Final = re.compile(rb"[ -~]{1,128}")
 REFUSAL_LIMIT: Final = 64 * 1024  # an error answer: enough of it to understand
@@ -168,7 +169,8 @@ class Call:
         if anchor is not None:
             self._steps = anchor.steps
         if marks.plan is not None:
-            marks.dispatch_lag_ns = max(0, time.monotonic_ns() - marks.plan)
+            lag_ns = time.monotonic_ns() - marks.plan
+            marks.dispatch_lag_ns = lag_ns if lag_ns > 0 else 0  # noqa: FURB136 - cheaper
         if self._cancelled:
             self.over(self.ended_as(Cancelled("The call was cancelled.")))
             return
@@ -244,8 +246,6 @@ class Call:
             marks.end = time.monotonic_ns()
         self.over(self.ended_as(error))
 
-    # Taker
-
     def on_sent(self, stamp: int) -> None:
         """Pool wait is over."""
         self.marks.send = stamp
@@ -295,7 +295,7 @@ class Call:
             self.said_id = b""
         self.limits = [pair for pair in self.limits if not key.in_bytes(b" ".join(pair))]
 
-    def on_body(self, data: bytes, stamp: int, since: int) -> None:  # noqa: C901, PLR0912 - for every token: no calls that can be spared
+    def on_body(self, data: bytes, stamp: int, since: int) -> None:  # noqa: C901, PLR0912, PLR0915 - for every token: no calls that can be spared
         """Scan one read."""
         sse, scanner = self._sse, self._scanner
         if sse is None:
@@ -310,35 +310,31 @@ class Call:
             if self.sink is not None:
                 self.sink(data, [], 0)
             return
-        if (  # one event of one line after the first token: what nearly every read is
-            sse.at_rest
-            and data.startswith(b"data: ")
-            and data.find(b"\n") == len(data) - 2
-            and data.endswith(b"\n\n")
-            and b"\r" not in data
-            and self.marks.first is not None
-            and not scanner.done
-            and len(data) <= EVENT_LIMIT
-        ):
-            event = data[6:-2]
-            kinds = scanner.event(b"", event)
-            if kinds:
-                marks = self.marks
-                along = -1 if scanner.usage_running < 0 else self._counted_along()
-                stood = stamp if self._kernel else since
-                marks.burst(stamp, stood, 1, scanner.weight, along, kinds)
-                if marks.answer is None and kinds & ANSWER:
-                    marks.answer = stamp
-            if scanner.finish is not None or scanner.done:
-                self._ending(stamp)
-            if scanner.error is not None:
-                raise self._error(scanner.error)
-            if kinds and self.pass_on is not None:
-                if self.pass_on(data):
-                    self.crowded()
-            elif self.sink is not None:
-                self.sink(data, [(b"", event)], kinds)
-            return
+        marks, pass_on = self.marks, self.pass_on
+        if sse.at_rest and marks.first is not None and not scanner.done:
+            # One event: what nearly every read is. A sink that wants the events has them read.
+            event: bytes | None = None
+            kinds = NONE if pass_on is None and self.sink is not None else scanner.again(data)
+            if not kinds and _is_line(data):
+                event = data[6:-2]
+                kinds = scanner.event(b"", event)
+            if kinds or event is not None:
+                if kinds:
+                    along = -1 if scanner.usage_running < 0 else self._counted_along()
+                    stood = stamp if self._kernel else since
+                    marks.burst(stamp, stood, 1, scanner.weight, along, kinds)
+                    if marks.answer is None and kinds & ANSWER:
+                        marks.answer = stamp
+                if scanner.finish is not None or scanner.done:
+                    self._ending(stamp)
+                if scanner.error is not None:
+                    raise self._error(scanner.error)
+                if kinds and pass_on is not None:
+                    if pass_on(data):
+                        self.crowded()
+                elif self.sink is not None:
+                    self.sink(data, [(b"", event or b"")], kinds)
+                return
         try:
             events = sse.feed(data)
         except TooLarge as error:
@@ -539,8 +535,13 @@ class Call:
         wait_s, words = retry_after_s(self.headers), self._words(fault)
         if status == 429:
             return RateLimited(sentence, retry_after_s=wait_s, words=words)
-        hint = "Check the key for this provider." if status in {401, 403} else ""
+        hint = self._key_hint() if status in {401, 403} else ""
         return HttpRefused(sentence, code=status, hint=hint, retry_after_s=wait_s, words=words)
+
+    def _key_hint(self) -> str:
+        if self.prepared.secrets:
+            return "Check the key for this provider."
+        return "No key was sent; name its variable: --key-env VAR, or api_key in lightgate.toml."
 
     def _said_finish(self, finish: str | None) -> str | None:
         return None if finish is None else self.prepared.without_key(finish)
@@ -572,6 +573,17 @@ class Call:
             end=scanner.ended_by if error is None else None,
             provider_request_id=self.said_id.decode("ascii") or None,
         )
+
+
+def _is_line(data: bytes) -> bool:
+    """Whether a read is one event without a name, in one line of data."""
+    return (
+        data.startswith(b"data: ")
+        and data.find(b"\n") == len(data) - 2
+        and data.endswith(b"\n\n")
+        and _CR not in data
+        and len(data) <= EVENT_LIMIT
+    )
 
 
 async def call(

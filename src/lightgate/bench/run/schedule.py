@@ -186,7 +186,7 @@ class Schedules:
     def _changing(self) -> Iterator[list[Schedule]]:
         """Read the file, let its schedules be changed, and replace it, all under one lock."""
         try:
-            self.data.mkdir(parents=True, exist_ok=True)
+            self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.data / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise DiskFailed(f"{self.data} cannot be written: {error.strerror}.") from None

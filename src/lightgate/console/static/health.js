@@ -95,7 +95,9 @@ async function config() {
   /** @type {HTMLAnchorElement} */ (byId("config-csv")).href = `/api/config.csv?${query}`;
   try {
     const told = await ask("/api/config", query);
-    byId("config-note").textContent = told.rows.length ? `${told.file ? `From ${told.file}` : "No file: flags and defaults"}, taken over at ${clock(told.as_of)} UTC. A key is shown by the name of its variable.` : "The gateway has not written its configuration down.";
+    const whole = told.rows.length || !query ? told : await ask("/api/config", "");
+    const said = `${whole.file ? `From ${whole.file}` : "No file: flags and defaults"}, taken over at ${clock(whole.as_of)} UTC. ${told.rows.length ? "A key is shown by the name of its variable." : "Every value is its default."}`;
+    byId("config-note").textContent = whole.rows.length ? said : "The gateway has not written its configuration down.";
     byId("config").replaceChildren(table(
       [["key", "left"], ["value", "left"], ["from", "left"]],
       told.rows.map((/** @type {any} */ one) => [cell(one.key, "left"), cell(one.value ?? "none", one.value === null ? "wide none" : "wide"), cell(one.source, "wide")]), "Configuration",

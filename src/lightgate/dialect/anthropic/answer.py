@@ -22,7 +22,6 @@ from lightgate.dialect.neutral.folding import (
 )
 from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dumped, named
-from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.neutral.terms import ErrorTerms, terms
 from lightgate.errors import Malformed, StreamError
 
@@ -280,9 +279,9 @@ def _whole(block: Object, *, cut: bool) -> Object:
 
 
 def _input(text: str, *, cut: bool) -> Any:
-    """Decode the input that a model wrote in pieces; input that was cut off is empty."""
+    """Take the input that a model wrote in pieces as it is; input that was cut off is empty."""
     try:
-        return any_json.decode(text.encode("utf-8", "surrogatepass"))
+        return msgspec.Raw(msgspec.json.format(text.encode(), indent=-1))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         if cut:
             return {}

@@ -22,11 +22,13 @@ from lightgate.dialect.neutral.build import (
     system_apart,
     text_only,
 )
-from lightgate.dialect.neutral.numbers import any_json
+from lightgate.dialect.neutral.json_text import object_within
 from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.request import File, Image, Text, Thought
 
 if TYPE_CHECKING:
+    import msgspec
+
     from lightgate.dialect.generation import Generation
     from lightgate.dialect.quirks import Quirks
     from lightgate.dialect.request import Built, Message, Part, Request, Tool
@@ -194,17 +196,13 @@ def _result(said: Message, name: str, out: Omissions) -> list[dict[str, Any]]:
     content = said.content if isinstance(said.content, tuple) else (Text(said.content),)
     media = [_part(part, said, out) for part in content if isinstance(part, Image | File)]
     text = "".join(part.text for part in content if isinstance(part, Text))
-    response: dict[str, Any] = {"error": text} if said.is_error else _response(text)
+    response: msgspec.Raw | dict[str, Any] = {"error": text} if said.is_error else _response(text)
     return [{"functionResponse": {"name": name, "response": response}}, *media]
 
 
-def _response(text: str) -> dict[str, Any]:
-    try:
-        value = any_json.decode(text)
-    except (ValueError, RecursionError):
-        value = text
+def _response(text: str) -> msgspec.Raw | dict[str, Any]:
     # Only an object is taken for JSON: "1.10" may be a version, and is left as it was said.
-    return value if isinstance(value, dict) else {"result": text}
+    return object_within(text) or {"result": text}
 
 
 def _parts(said: Message, request: Request, out: Omissions) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lightgate.clock.tokens import Calls, Media
     from lightgate.dialect.neutral.events import Listener
 
-UNSPECIFIED: Final = "FINISH_REASON_UNSPECIFIED"
 FINISHES: Final = finishes(
     {
         "stop": "stop",
@@ -163,7 +162,7 @@ def _candidate(listener: Listener, candidate: _Candidate) -> None:
                 likely = []
     if likely:
         listener.say(TEXT, "", likely)
-    if candidate.finish_reason is not None and candidate.finish_reason != UNSPECIFIED:
+    if candidate.finish_reason is not None:
         listener.stop(candidate.finish_reason, message=candidate.finish_message)
 
 

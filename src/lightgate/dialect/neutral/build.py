@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from lightgate.dialect.errors import Untranslatable
-from lightgate.dialect.neutral.numbers import any_json
+from lightgate.dialect.neutral.json_text import object_within
 from lightgate.dialect.request import Built, File, Image, Message, Text, Thought
 from lightgate.errors import UsageError
 
@@ -257,17 +257,14 @@ def image_url(image: Image) -> str:
 
 def arguments_object(
     call: ToolCall, dialect: str, place: str = "", *, lenient: bool = False
-) -> dict[str, Any]:
+) -> msgspec.Raw | dict[str, Any]:
     """Read a tool call's arguments for a dialect that takes them as an object.
 
     `lenient`: what is none is put into one. A model that wrote broken JSON was told so by the tool,
     and the conversation has to go on.
     """
-    try:
-        value = any_json.decode(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    if isinstance(value, dict):
+    value = object_within(call.arguments or "{}")
+    if value is not None:
         return value
     if lenient:
         return {"arguments": call.arguments}

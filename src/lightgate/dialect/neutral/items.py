@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.neutral.events import Logprob, Reason
-from lightgate.dialect.neutral.numbers import any_json
+from lightgate.dialect.neutral.json_text import object_within
 from lightgate.dialect.request import CallForm
 
 if TYPE_CHECKING:
     from lightgate.dialect.errors import Fault
-
-DEEPEST: Final = 256  # levels of arguments
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
@@ -119,16 +116,16 @@ class ItemListener:
         """End the answer with an error."""
 
 
-class Writer(ItemListener):
+class Writer(ItemListener, ABC):
     """Writes one answer in a client's dialect; the events of a stream are added to `out`."""
 
     def __init__(self, head: AnswerHead) -> None:
         self._head = head
         self.out: list[bytes] = []
 
+    @abstractmethod
     def whole(self, items: list[Item], ending: Ending) -> bytes:
         """Write the whole answer as one body."""
-        raise NotImplementedError
 
 
 class KeptItems(ItemListener):
@@ -179,31 +176,6 @@ class CallPlaces:
         return place
 
 
-def arguments_of(item: Item) -> dict[str, Any] | None:
+def arguments_of(item: Item) -> msgspec.Raw | None:
     """Read a call's arguments as the object that they should be; None if they are not."""
-    text = item.text
-    try:
-        value = any_json.decode(text)
-    except (ValueError, RecursionError):
-        try:  # halves of an emoji are let through, and what is no number is none
-            value = json.loads(text, parse_constant=_number, parse_float=_number)
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, dict) and not _is_deep(value, text) else None
-
-
-def _number(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
-
-
-def _is_deep(value: Any, text: str) -> bool:
-    """Say whether a value is nested deeper than a serialiser will follow it."""
-    if text.count("{") + text.count("[") <= DEEPEST:
-        return False
-    level, depth = [value], 0
-    while level and depth <= DEEPEST:
-        inside = [one.values() if isinstance(one, dict) else one for one in level]
-        level = [one for many in inside for one in many if isinstance(one, dict | list)]
-        depth += 1
-    return bool(level)
+    return object_within(item.text)

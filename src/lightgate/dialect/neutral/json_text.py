@@ -6,6 +6,7 @@ Every value is serialised as a whole: nothing that a provider said is put betwee
 from __future__ import annotations
 
 import json
+import math
 from itertools import accumulate
 from typing import Annotated, Any, Final, TypeVar
 
@@ -28,6 +29,9 @@ _LINE_ENDS: Final = (
     (b"\xe2\x80\xa9", b"\\u2029"),
 )
 _NEITHER: Final = bytes(sorted(set(range(256)) - set(b'{[]}"')))  # a bracket nor a quote
+DEEPEST_WITHIN: Final = 256  # levels of the arguments of a call
+MOST_WITHIN: Final = 100_000  # objects and lists in a text; to look at so many takes some 20 ms
+_MOST_ODD: Final = 20_000  # brackets and commas of a text that is made into values, in some 20 ms
 _PLAIN_LEVELS: Final = 16  # few bodies are nested deeper
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _OPENS: Final = ord("[")
@@ -86,6 +90,43 @@ def value_of(raw: bytes | str | None) -> Any:
         return None
 
 
+def object_within(text: str) -> msgspec.Raw | None:
+    """Return the JSON object that a text is, in one line; None for what is none, or is too much.
+
+    Arguments of calls and results of tools are such texts. Their values are not made: thousands of
+    objects would cost a hundred times the memory of the text, and hold a loop ten times as long.
+    """
+    data = text.encode("utf-8", "backslashreplace")  # half of an emoji stays as its escape
+    if holds_more(data, MOST_WITHIN):
+        return None
+    try:
+        line = msgspec.json.format(data, indent=-1)
+    except (ValueError, RecursionError):
+        return _odd_object(data)
+    deep = len(line) > DEEPEST_WITHIN and too_deep(line, DEEPEST_WITHIN)
+    return msgspec.Raw(line) if line[:1] == b"{" and not deep else None
+
+
+def _odd_object(data: bytes) -> msgspec.Raw | None:
+    """Read an object with an escape of half an emoji in it, or with a number that is none: null."""
+    if data.count(b"{") + data.count(b"[") + data.count(b",") > _MOST_ODD:
+        return None
+    if too_deep(data, DEEPEST_WITHIN):
+        return None
+    try:
+        value = json.loads(data, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    return msgspec.Raw(as_json(value).encode("utf-8", "backslashreplace"))
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
 def as_json(value: Any) -> str:
     """Write arguments that came as an object as the text that the model wrote."""
     try:
@@ -109,11 +150,17 @@ def dumped(value: Any) -> bytes:
     try:
         data = _encode(value)
     except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
+        plain = msgspec.to_builtins(value, enc_hook=_made)
+        return json.dumps(plain, separators=(",", ":")).encode("ascii")
     if not data.isascii():
         for raw, escaped in _LINE_ENDS:
             data = data.replace(raw, escaped)
     return data
+
+
+def _made(raw: Any) -> Any:
+    """Make values of JSON that stands among values."""
+    return json.loads(bytes(raw))
 
 
 def event(value: Any) -> bytes:
@@ -140,21 +187,21 @@ def name_count(data: bytes) -> int:
     return b"".join(data.split(b'"')[::2]).count(b":")
 
 
-def too_deep(data: bytes) -> bool:
-    """Say whether JSON is nested deeper than any request or answer is.
+def too_deep(data: bytes, most: int = DEEPEST) -> bool:
+    """Say whether JSON is nested deeper than any request or answer is, or than `most` levels.
 
     Asked before every reading of more than `SHALLOW_BYTES`: how deep a decoder goes depends on the
     interpreter's version, and on how deep its own calls are nested at that moment.
     """
-    if data.count(b"{") + data.count(b"[") <= DEEPEST:
+    if data.count(b"{") + data.count(b"[") <= most:
         return False
     brackets = _brackets(data)
     for _ in range(_PLAIN_LEVELS):  # the innermost level goes each time: much faster than counting
         brackets = brackets.replace(b"[]", b"")
-        if len(brackets) <= DEEPEST:
+        if len(brackets) <= most:
             return False
     steps = (1 if one == _OPENS else -1 for one in brackets)
-    return max(accumulate(steps)) > DEEPEST - _PLAIN_LEVELS
+    return max(accumulate(steps)) > most - _PLAIN_LEVELS
 
 
 def _brackets(data: bytes) -> bytes:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.dialect.neutral.numbers import any_json
 from lightgate.dialect.request import CallForm, Tool
 
 if TYPE_CHECKING:
@@ -27,6 +26,15 @@ _SHELL_FIELDS: Final[dict[str, Any]] = {
     "working_directory": {"type": "string"},
     "timeout_ms": {"type": "integer"},
 }
+
+
+class _Free(msgspec.Struct):
+    """The arguments of a tool that takes free text; other names are passed over."""
+
+    input: str
+
+
+_free: Final = msgspec.json.Decoder(_Free)
 
 
 def free_tool(name: str, description: str, grammar: str = "") -> Tool:
@@ -54,11 +62,9 @@ def free_arguments(text: str) -> str:
 def free_text(arguments: str) -> str:
     """Read the free text of a call from the arguments of its function."""
     try:
-        value = any_json.decode(arguments)
+        return _free.decode(arguments).input
     except (ValueError, RecursionError):
         return arguments
-    text = value.get(_INPUT) if isinstance(value, dict) else None
-    return text if isinstance(text, str) else arguments
 
 
 def shell_tool() -> Tool:

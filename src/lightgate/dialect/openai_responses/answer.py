@@ -55,6 +55,20 @@ _DELTAS: Final = {
 _CODES: Final = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 
 
+class _Shell(msgspec.Struct):
+    """What a local shell is to do; other names that a model made up are left out."""
+
+    type: msgspec.Raw = msgspec.Raw(b'"exec"')
+    command: msgspec.Raw = msgspec.Raw(b"[]")
+    env: msgspec.Raw = msgspec.Raw(b"{}")
+    timeout_ms: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    user: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    working_directory: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_shell: Final = msgspec.json.Decoder(_Shell)
+
+
 class _TextDelta(msgspec.Struct, gc=False):
     type: str
     sequence_number: int
@@ -238,8 +252,8 @@ def _call(item: Item, status: str, *, done: bool) -> dict[str, Any]:
     form = _form(item)
     call: dict[str, Any] = {"type": _CALLS[form], "status": status, "call_id": item.id}
     if form == "local_shell":
-        given = (arguments_of(item) or {}) if done else {}
-        return call | {"action": {"type": "exec", "command": [], "env": {}} | given}
+        given = arguments_of(item) if done else None
+        return call | {"action": _Shell() if given is None else _shell.decode(given)}
     call["name"] = item.name
     if form == "custom":
         call["input"] = free_text(item.text) if done else ""

@@ -151,12 +151,15 @@ def _note(state: State, exchange: Exchange) -> None:
     """Write the reservation of an admitted request down."""
     request, caller = exchange.request, exchange.caller
     exchange.routed_ns = state.now_ns()
+    reserved = exchange.reserved
+    if reserved > MOST:  # noqa: PLR1730 - a call less, for every request
+        reserved = MOST  # a hundred thousand prompts have no end of answers
     state.journal.write(
         Reserved(
             exchange.id,
             None if caller.key is None else caller.key.id,
             exchange.wall_ns,
-            min(exchange.reserved, MOST),  # a hundred thousand prompts have no end of answers
+            reserved,
             (exchange.plan.steps[0].target,),
             exchange.request_id.decode("ascii"),
             request.model,

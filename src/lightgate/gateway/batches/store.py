@@ -114,7 +114,7 @@ class BatchStore:
     ) -> tuple[list[StoredFile], bool]:
         """A page of an owner's files, and whether there are more."""
         purposes = sorted(SHOWN if purpose is None else SHOWN & {purpose})
-        marks = ",".join("?" * len(purposes)) or "NULL"
+        marks = ",".join("?" * len(purposes))  # none, for a purpose that nothing has
         where = f"purpose IN ({marks}) AND (expires_s IS NULL OR expires_s > ?)"
         return self._page("files", owner, page, (where, (*purposes, self.now_s)), _file)
 

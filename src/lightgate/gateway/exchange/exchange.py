@@ -276,7 +276,9 @@ class Exchange:
         if left > 1:  # a whole answer shows nothing until it is there: it has its share of the time
             times, most = self.state.learned.whole_times, self.cap or self.request.max_tokens
             limit = limit or times.limit_ns(step.target, most) or remaining
-            limit = min(limit, remaining // left)
+            share = remaining // left
+            if limit > share:  # noqa: PLR1730 - a call less, for every request
+                limit = share
         return limit
 
     def carry_out(self, attempt: Attempt, limit_ns: int | None) -> None:
@@ -288,7 +290,7 @@ class Exchange:
             state.timers.wait(attempt, now + limit_ns)
         state.learned.observer.began(attempt.step.target, now)
         total_s = (self.due_ns - now) / NS
-        connect_s = min(CONNECT_S, total_s)
+        connect_s = CONNECT_S if total_s > CONNECT_S else total_s  # noqa: FURB136 - cheaper
         idle_s = self.alias.idle_timeout_ns / NS
         attempt.start(state.client, Deadlines(connect_s, None, idle_s, total_s))
 

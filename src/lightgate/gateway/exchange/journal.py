@@ -11,18 +11,62 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from lightgate.ledger.journal.journal import JournalDamaged, JournalFailed
+from lightgate.ledger.journal.notes import Settled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lightgate.ledger.journal.journal import Journal
-    from lightgate.ledger.journal.notes import Note, Settled
+    from lightgate.ledger.journal.notes import Note
     from lightgate.route.plan.plan import Plan
+
+    Kept = tuple[Settled, Plan | None]  # the plan is None where no target was asked
 
 logger = logging.getLogger(__name__)
 _FULL: Final = "The disk is full: requests get 503 until there is room for the journal."
 _DELETED: Final = "The journal %s was deleted or replaced while the gateway ran."
 _CUT: Final = "The journal %s was cut off or written over while the gateway ran."
 RECENT: Final = 2000  # exchanges that /v1/requests can tell without the ledger
+_pack: Final = msgspec.msgpack.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder(Settled).decode
+
+
+class Recent:
+    """The exchanges that were settled last, by id, the oldest first.
+
+    They are kept as the journal has them: as objects 2,000 of them take 3 MB more. `packed` is read
+    and written for every request; whoever asks for one has it unpacked.
+    """
+
+    __slots__ = ("packed",)
+
+    def __init__(self) -> None:
+        self.packed: OrderedDict[str, tuple[bytes, Plan | None]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def __iter__(self) -> Iterator[Settled]:
+        return (_unpack(packed) for packed, _ in self.packed.values())
+
+    def get(self, id_: str) -> Kept | None:
+        """The exchange of an id, with its plan."""
+        found = self.packed.get(id_)
+        return None if found is None else (_unpack(found[0]), found[1])
+
+    def named(self, request_id: str, key_id: str | None) -> Kept | None:
+        """The last exchange of a key to which its client gave this name."""
+        name = request_id.encode("utf-8", "replace")
+        for packed, plan in reversed(self.packed.values()):
+            if packed.find(name) < 0:  # to unpack all would hold the loop for 10 ms
+                continue
+            settled = _unpack(packed)
+            if (settled.exchange.request_id, settled.exchange.key_id) == (request_id, key_id):
+                return settled, plan
+        return None
 
 
 class JournalWriter:
@@ -36,8 +80,7 @@ class JournalWriter:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        # For /v1/requests; the plan is None where no target was asked.
-        self.recent: OrderedDict[str, tuple[Settled, Plan | None]] = OrderedDict()
+        self.recent = Recent()  # for /v1/requests
         self.waiting: deque[Note] = deque()
         self.short = journal.short
         self._problem = ""  # why the journal is lost, as it was last said
@@ -90,37 +133,38 @@ class JournalWriter:
             self._journal.regain()
         return self._journal.tight
 
-    def write(self, note: Note) -> None:
-        """Write a note, or keep it until the disk takes it."""
+    def write(self, note: Note) -> bytes | None:
+        """Write a note and return it as it was packed; None where it waits for the disk."""
         if self.waiting and not self._flush():
             self.waiting.append(note)
-            return
+            return None
         try:
             try:
-                self._journal.write(note)
+                packed = self._journal.write(note)
             except JournalDamaged:
-                self._write_anew(note)
+                packed = self._write_anew(note)
         except JournalFailed as failure:
             logger.error("%s Notes are kept in memory.", failure.message)  # noqa: TRY400 - no trace needed
             self.waiting.append(note)
             self.short = True
-            return
+            return None
         if self._journal.short and not self.short:
             logger.error(_FULL)
             self.short = True
+        return packed
 
-    def _write_anew(self, note: Note) -> None:
+    def _write_anew(self, note: Note) -> bytes:
         """Write a note into a new file, as the journal was damaged; JournalFailed without one."""
         if not self._begin_anew():
             raise JournalFailed(_CUT % self._journal.path.name)
-        self._journal.write(note)
+        return self._journal.write(note)
 
     def _begin_anew(self) -> bool:
         """Go on in a new file, with what was settled last; whether there is one."""
         name = self._journal.path.name
         try:
             self._journal.begin_anew()
-            for settled, _ in self.recent.values():
+            for settled in self.recent:
                 self._journal.write(settled)
         except JournalFailed as failure:
             self.short = True
@@ -136,9 +180,9 @@ class JournalWriter:
 
     def settle(self, settled: Settled, plan: Plan | None = None) -> None:
         """Write an exchange that is over, and keep it and its plan at hand for a while."""
-        self.write(settled)
-        recent = self.recent
-        recent[settled.exchange.id] = settled, plan
+        packed = self.write(settled) or _pack(settled)
+        recent = self.recent.packed
+        recent[settled.exchange.id] = packed, plan
         if len(recent) > RECENT:
             recent.popitem(last=False)
 

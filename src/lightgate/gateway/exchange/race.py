@@ -137,8 +137,7 @@ class Race:
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            self._timer.cancel()  # which also lets go of this race
 
     def _tick(self) -> None:
         self._timer = None

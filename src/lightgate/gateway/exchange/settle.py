@@ -134,11 +134,11 @@ def _teach(state: State, exchange: ExchangeFacts) -> None:
         _judge(state, exchange)
     called = None if winner is None else winner.called
     if winner is not None and called is not None and called.error is None:
-        target, tokens, end_ns = winner.step.target, called.tokens.out, winner.marks.end
+        target, tokens, end_ns = winner.step.target, called.tokens.out or 0, winner.marks.end
         if tokens:
             learned.lengths.saw(alias.name, key_id, exchange.size % SIZES, tokens)
         if not called.streamed and len(plan.steps) > 1 and end_ns is not None:
-            learned.whole_times.saw(target, end_ns - winner.began_ns, tokens or 0)
+            learned.whole_times.saw(target, end_ns - winner.began_ns, tokens)
         session = exchange.caller.session if exchange.caller.overrides.session else None
         if session is not None:
             learned.forms.stick(session, target, state.now_ns())

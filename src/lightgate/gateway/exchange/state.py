@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 _MOST_ALIASES: Final = 4096
 TICK_S: Final = 1.0
+SAY_NS: Final = 60_000_000_000  # between two lines of the log about one thing that fails
+_log = logging.getLogger(__name__)
 LAST: Final = 20  # requests whose prompts say how long prompts usually are
 
 
@@ -157,6 +160,7 @@ class State:
         self.inner: InnerCaller | None = None  # who may send lines of batches, if anyone
         self.draining = False
         self.each_second: list[Callable[[], object]] = []
+        self._failed: dict[str, int] = {}  # what is done each second: when its failure was said
         self._tasks: set[asyncio.Task[None]] = set()
 
     def move(self, served: Served) -> None:
@@ -200,4 +204,15 @@ class State:
             if exchange.request.streamed and exchange.heard_ns <= quiet_since:
                 exchange.comment()
         for each in self.each_second:
-            each()
+            try:
+                each()
+            except Exception:  # noqa: BLE001 - the wall of a background task
+                self._say_failed(each)
+
+    def _say_failed(self, each: Callable[[], object]) -> None:
+        """Log what fails once a second: the others go on, the sign of life among them."""
+        name = getattr(each, "__qualname__", repr(each))
+        now = self.now_ns()
+        if now - self._failed.get(name, -SAY_NS) >= SAY_NS:
+            self._failed[name] = now
+            _log.exception("What a worker does once a second failed: %s", name)

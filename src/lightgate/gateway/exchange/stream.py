@@ -136,7 +136,7 @@ class StreamAttempt(Attempt):
 
     def _hides(self, event: bytes) -> bool:
         """Whether this is the extra chunk with usage that only we asked for."""
-        if not self._hides_usage or b'"usage"' not in event or not _NO_CHOICES.search(event):
+        if not self._hides_usage or event.find(b'"usage"') < 0 or not _NO_CHOICES.search(event):
             return False
         try:
             chunk = _usage_chunk.decode(event)

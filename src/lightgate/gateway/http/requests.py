@@ -72,10 +72,7 @@ async def look_up(
     for prefix in _PREFIXES:
         id_ = id_.removeprefix(prefix)
     recent, candidates = state.journal.recent, list[CandidateShown]()
-    kept = recent.get(id_)
-    if kept is None:
-        mine = (pair for pair in reversed(recent.values()) if pair[0].exchange.key_id == owner)
-        kept = next((pair for pair in mine if pair[0].exchange.request_id == id_), None)
+    kept = recent.get(id_) or recent.named(id_, owner)
     if kept is not None:
         settled, plan = kept
         exchange: Any = settled.exchange.record(len(settled.attempts))

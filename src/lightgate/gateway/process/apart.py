@@ -60,7 +60,6 @@ def _begun(work: Callable[[], object], on_sigint: signal.Handlers) -> tuple[int,
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reader)
         _work(work, writer, on_sigint)
     os.close(writer)
     return child, reader

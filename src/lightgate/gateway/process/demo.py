@@ -2,6 +2,7 @@
 
 `python -m lightgate.gateway.process.demo FACTS` is the traffic: an open loop of short streamed
 requests over loopback, sent by the client that calls providers and tagged `demo` in the ledger.
+They show the secret of the console, so that they go on where the gateway has keys.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import msgspec
 from lightgate.clock.marks import Marks
 from lightgate.dialect.request import Message, Request
 from lightgate.gateway.process.child import end_with_parent
+from lightgate.gateway.served.inner import CONSOLE_ENV, console_credential
 from lightgate.provider.call import Call
 from lightgate.provider.catalogue import own_provider
 from lightgate.provider.prepare import prepare
+from lightgate.provider.secret import Secret
 from lightgate.provider.target import Target
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.roundtrip import Deadlines
@@ -99,16 +102,25 @@ async def send(
     traffic: DemoTraffic,
     client: Client,
     *,
+    key: Secret | None = None,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Send requests at the given rate until cancelled, without waiting for answers."""
+    gateway = own_provider("gateway", traffic.base_url)
     chance = random.Random(traffic.seed)  # noqa: S311 - demo traffic, not cryptography
     under_way: set[asyncio.Task[None]] = set()
     try:
         for model in itertools.cycle(traffic.models):
             await pause(chance.expovariate(traffic.rate_per_s))
             if len(under_way) < AT_ONCE:
-                task = asyncio.ensure_future(_one(traffic, client, model, chance.getrandbits(32)))
+                target = Target(
+                    name=gateway.name,
+                    provider=gateway,
+                    model=model,
+                    base_url=traffic.base_url,
+                    api_key=key,
+                )
+                task = asyncio.ensure_future(_one(target, client, chance.getrandbits(32)))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
     finally:
@@ -117,23 +129,17 @@ async def send(
         await asyncio.gather(*under_way, return_exceptions=True)
 
 
-async def _one(traffic: DemoTraffic, client: Client, model: str, number: int) -> None:
-    gateway = Target(
-        name="gateway",
-        provider=own_provider("gateway", traffic.base_url),
-        model=model,
-        base_url=traffic.base_url,
-    )
+async def _one(gateway: Target, client: Client, number: int) -> None:
     said = Message(role="user", content=f"Visitor {number:08x} asks how fast you are.")
-    request = Request(model=model, messages=(said,), max_tokens=TOKENS)
+    request = Request(model=gateway.model, messages=(said,), max_tokens=TOKENS)
     marks = Marks(plan=time.monotonic_ns())
     # The gateway records how it ended.
     await Call(prepare(gateway, request, HEADERS), marks).run(client, DEADLINES)
 
 
-async def _run(traffic: DemoTraffic) -> None:
+async def _run(traffic: DemoTraffic, key: Secret | None) -> None:
     client = Client()
-    sending = asyncio.ensure_future(send(traffic, client))
+    sending = asyncio.ensure_future(send(traffic, client, key=key))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, sending.cancel)
@@ -152,7 +158,9 @@ def main() -> int:
     import uvloop
 
     end_with_parent(os.environ)
-    uvloop.run(_run(msgspec.json.decode(sys.argv[1], type=DemoTraffic)))
+    secret = os.environ.pop(CONSOLE_ENV, "")
+    key = Secret(console_credential(secret)) if secret else None
+    uvloop.run(_run(msgspec.json.decode(sys.argv[1], type=DemoTraffic), key))
     return 0
 
 

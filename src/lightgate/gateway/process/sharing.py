@@ -62,7 +62,11 @@ class FormSharing:
     def adopt(self, *, own: bool = False) -> int:
         """Take in the files that have changed since the last look; their number."""
         taken = 0
-        for path in sorted(self._folder.glob("*.json")):
+        try:
+            found = sorted(self._folder.glob("*.json"))
+        except OSError:  # no descriptor is left: clients have them all
+            return 0
+        for path in found:
             if path == self._own and not own:
                 continue
             try:

@@ -30,6 +30,7 @@ __all__ = ["ChildSpec", "StoppedEarly", "Supervisor", "look"]
 
 LOOK_S: Final = 1.0  # between two looks at the configuration file, and at the data folder
 AGAIN_LOOKS: Final = 10  # before a reload is tried again that a full disk did not let happen
+RELOAD_S: Final = 120.0  # to read the configuration in; a starved machine takes half a minute
 HURRY_S: Final = 2.0  # what each stage gets after a second Ctrl-C
 Look = tuple[int, int, int] | None
 _log = logging.getLogger(__name__)
@@ -167,13 +168,18 @@ class Supervisor:
         if self._reload is None:
             return False
         try:
-            async with self._one_reload:
+            async with self._one_reload, asyncio.timeout(RELOAD_S):
                 await self._reload()
         except LightgateError as error:
             problems = list(error.problems) if isinstance(error, ConfigError) else []
             say(_log, logging.ERROR, f"{error.message} The old configuration stays.", why=why,
                 problems=problems, hint=error.hint)  # fmt: skip
             self.read_again = not isinstance(error, ConfigError)
+            return False
+        except TimeoutError:  # such as a file on a server that does not answer
+            say(_log, logging.ERROR, f"The configuration could not be read within {RELOAD_S:g} s."
+                " The old one stays.", why=why)  # fmt: skip
+            self.read_again = True
             return False
         except OSError as error:  # such as a full disk: the next look tries again
             say(_log, logging.ERROR, f"The configuration was not taken over: {error.strerror}."

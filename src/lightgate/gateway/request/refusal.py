@@ -13,8 +13,10 @@ from lightgate.errors import (
     NO_WORDS,
     AttemptError,
     ErrorWords,
+    GatewayBehind,
     HttpRefused,
     LightgateError,
+    NoDescriptor,
     StreamError,
     TooLarge,
 )
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 _JSON: Final = b"content-type: application/json\r\n"
 _NO_RETRY: Final = b"x-should-retry: false\r\n"
 # The provider's own verdict on the request; anything else it says is about itself.
+SHORT: Final = 503
+OURS_S: Final = 1.0  # a client waits after a shortage of this process, as after load that is shed
 _CLIENTS_FAULT: Final = frozenset((400, 404, 413, 415, 422))
 
 
@@ -91,7 +95,10 @@ UNAUTHORIZED: Final = Refusal(
 def of_error(error: LightgateError, *, param: str | None = None) -> Refusal:
     """A refusal for an error of our own."""
     message = f"{error.message} {error.hint}".strip()
-    return Refusal(status=error.status, message=message, code=error.label, param=param)
+    wait_s = OURS_S if error.status == SHORT else None
+    return Refusal(
+        status=error.status, message=message, code=error.label, param=param, retry_after_s=wait_s
+    )
 
 
 def of_attempts(
@@ -120,6 +127,9 @@ def of_attempts(
     ]
     if soonest_s is not None:
         waits.append(soonest_s)
+    ours = isinstance(last, NoDescriptor | GatewayBehind)  # which passes as soon as others end
+    if ours:
+        waits.append(OURS_S)
     told = "; ".join(_told(target, error, places.get(target)) for target, error in failures)
     return Refusal(
         status=status,
@@ -127,7 +137,7 @@ def of_attempts(
         code=last.label,
         words=words,
         retry_after_s=min(waits) if waits and status not in _CLIENTS_FAULT else None,
-        exhausted=True,
+        exhausted=not ours,
     )
 
 

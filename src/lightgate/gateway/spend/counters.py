@@ -207,7 +207,8 @@ class SpendCounters:
         self.add(key for key in keys if key.id in spent and key.id not in self._leases)
         for key_id, nano_usd in spent.items():
             standing = self.standing(key_id)
-            self.load_spend(key_id, nano_usd - (0 if standing is None else standing.held_nano))
+            if standing is not None:
+                self.load_spend(key_id, nano_usd - standing.held_nano)
         if last:
             self._file.mark_lost(0)
 
@@ -360,12 +361,20 @@ class SpendCounters:
         for key_id, slot in left[:most]:
             held = self._clear(slot, worker)
             if held is not None and any(held):
-                self.settle(key_id, 0, held.nano_usd, 0, held.tokens)
+                self._charge(key_id, slot, held)
         del left[:most]
         if not left:
             del self._charging[worker]
             self._gone.add(worker)
         return bool(left)
+
+    def _charge(self, key_id: str, slot: Slot, held: Orphaned) -> None:
+        """Count as spent what was reserved, also for a key that this worker has not met here."""
+        if key_id in self._leases:
+            self.settle(key_id, 0, held.nano_usd, 0, held.tokens)
+            return
+        with self._locked(slot):
+            self._file.words[slot.at + BASE] += held.nano_usd
 
     def charge_own(self) -> None:
         """Count what an earlier life of this worker had reserved as spent."""

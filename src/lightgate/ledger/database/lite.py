@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,7 +43,9 @@ class LiteDatabase:
         self.path = Path(url.database) if url.database else None
         try:
             if self.path is not None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not alone:
+                    _make_closed(self.path)
         except OSError as error:
             raise LedgerFailed(f"The ledger cannot be opened: {error.strerror}.") from None
         self.engine = sa.create_engine(url, connect_args={"timeout": busy_s})
@@ -104,6 +108,16 @@ class LiteDatabase:
         if has_no_room(cause):
             return LedgerNoRoom(f"The ledger cannot be {doing}, the disk may be full: {cause}.")
         return LedgerFailed(sentence)
+
+
+def _make_closed(path: Path) -> None:
+    """Make a file that is not there yet, for its owner only: SQLite would go by the umask.
+
+    What cannot be made is told by SQLite. A file that is there is not opened: closing it would
+    let go of the locks that this process has on it.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _on_connect_alone(base: sqlite3.Connection, record: object) -> None:

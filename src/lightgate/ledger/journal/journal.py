@@ -122,15 +122,13 @@ class Journal:
         """Bytes of the notes in that file; what follows is room for more."""
         return 0 if self._file is None else self._file.size
 
-    def write(self, record: Note) -> None:
-        """Append one note; when it returns, the note outlives this process."""
+    def write(self, record: Note) -> bytes:
+        """Append one note, which outlives this process then; returns it as it was packed."""
         file = self._file
         if file is None:
             raise JournalFailed("The journal is closed." if self._closed else "The disk is full.")
         payload = self._encode(record)
         if file.size >= self._rotate_bytes:
-            if file.damaged:
-                raise JournalDamaged(_DAMAGED)
             self._rotate()
             file = self._file or file
         try:
@@ -138,6 +136,7 @@ class Journal:
         except OSError as error:
             raise JournalFailed.of("The journal cannot be written", error) from None
         self.short = file.short
+        return payload
 
     def regain(self) -> bool:
         """Ask the disk for room once more; whether there is enough now."""
@@ -196,7 +195,8 @@ class Journal:
     def _rotate(self) -> None:
         """Go on in a new file; in the old one where the disk has no room for another.
 
-        A file that was deleted is first written anew: nobody else has its notes.
+        A file that was deleted is first written anew: nobody else has its notes. One that was
+        damaged stays: the note that follows says so.
         """
         try:
             self.keep_in_place()
@@ -256,7 +256,7 @@ class _Mapped:
         self._room = self._ahead = self.size = 0
         self._map: mmap.mmap | None = None
         self._words = memoryview(b"")  # the same bytes, to store a head at once
-        self._last = (0, 0)  # where the last head stands, and what it is
+        self._last: tuple[int, int]  # where the last head stands, and what it is; once there is one
 
     @property
     def damaged(self) -> bool:
@@ -265,8 +265,7 @@ class _Mapped:
             return False
         if os.lseek(self._descriptor, 0, os.SEEK_END) < self._room:
             return True
-        place, head = self._last
-        return bool(self.size) and self._words[place] != head
+        return bool(self.size) and self._words[self._last[0]] != self._last[1]
 
     def append(self, payload: bytes) -> None:
         """Copy a frame in, its head last; OSError when the disk gives no room.
@@ -279,12 +278,12 @@ class _Mapped:
             if self.damaged:
                 raise JournalDamaged(_DAMAGED)
             self.grow(end)
-        mapped, (place, before) = self._map, self._last
+        mapped = self._map
         if mapped is None:
             raise OSError(errno.EBADF, "the file is closed")
         # What `damaged` asks, without a call: every note passes here.
         cut_off = os.lseek(self._descriptor, 0, os.SEEK_END) < self._room
-        if cut_off or (start and self._words[place] != before):
+        if cut_off or (start and self._words[self._last[0]] != self._last[1]):
             raise JournalDamaged(_DAMAGED)
         first = start + HEAD_BYTES
         mapped[first : first + length] = payload

@@ -143,7 +143,7 @@ class Ranking:
         ):
             return lead.alone or self._alone(lead)
         # Another uniform number, from the later digits of the draw.
-        if lead.chance < 1.0 and draw * 1024.0 % 1.0 >= lead.chance:
+        if draw * 1024.0 % 1.0 >= lead.chance:
             return lead.late or self._late(lead)
         return lead.doubled or self._doubled(lead)
 

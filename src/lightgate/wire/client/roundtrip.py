@@ -345,7 +345,7 @@ class Roundtrip:
         if limits.idle_s is not None and limits.idle_s < wait_s:
             wait_s = limits.idle_s
         if wait_s < _FAR_S:
-            timer.set(max(0.0, wait_s))
+            timer.set(wait_s if wait_s > 0.0 else 0.0)  # noqa: FURB136 - cheaper
 
     def expire(self) -> None:
         """End the roundtrip if one of its deadlines has passed, else set the timer anew."""
