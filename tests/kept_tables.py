@@ -27,7 +27,7 @@ from numbers_page import PACKAGES, SOURCE
 FOLDER = Path(__file__).parent / "fixtures" / "tables"
 PLAIN = (str, bytes, int, float, type(None))
 MIGRATION = "ledger/migrations/env.py"  # a script, which only alembic can run
-OF_PYTHON = {"_STATUS_LINES"}  # made of a table of Python's, which grows
+NOT_OURS = {"_STATUS_LINES", "BOOT"}  # a table of Python's, which grows; the name of a process life
 _HIDDEN = object()
 
 
@@ -52,7 +52,7 @@ def _rows(module: Any, body: list[ast.stmt]) -> dict[str, Any]:
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
             value = getattr(module, target.id) if isinstance(target, ast.Name) else _HIDDEN
-            if isinstance(target, ast.Name) and target.id not in OF_PYTHON and _is_table(value):
+            if isinstance(target, ast.Name) and target.id not in NOT_OURS and _is_table(value):
                 rows[target.id] = shown(value)
         elif isinstance(statement, ast.ClassDef):
             rows |= _defaults(statement.name, getattr(module, statement.name))

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "lightgate"
 PAGE = ROOT / "docs" / "reference" / "numbers.md"
-PACKAGES = ("clock", "dialect", "gateway", "ledger", "provider", "route", "wire")
+PACKAGES = ("clock", "console", "dialect", "gateway", "ledger", "provider", "route", "wire")
 HEAD = """# Numbers
 
 Every numeric constant of the packages that carry requests, with its value, for those who tune or

@@ -134,7 +134,8 @@ def shell(tmp_path: Path) -> dict[str, str]:
     """The environment of a shell that has the command and nothing of the developer's."""
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin" / "lightgate", f"{shlex.quote(sys.executable)} -m lightgate")
-    return {
+    own = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+    return own | {  # a worktree tests its own sources
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "XDG_CONFIG_HOME": str(tmp_path),

@@ -49,7 +49,8 @@ class Ran(NamedTuple):
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """No key, proxy or configuration of the developer's shell."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    passed = ("PATH", "LANG", "PYTHONPATH")  # the last: a worktree tests its own sources
+    kept = {name: os.environ[name] for name in passed if name in os.environ}
     own = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "NO_COLOR": "1"}
     return kept | own | {"PYTHONWARNINGS": "always::ResourceWarning"}
 

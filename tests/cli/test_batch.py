@@ -17,7 +17,8 @@ import click
 import msgspec
 import pytest
 
-from lightgate.cli.batch import command, cost_sentence
+from lightgate.batch.summary import BatchSummary
+from lightgate.cli.batch import _exit_code, command, cost_sentence
 from lightgate.cli.batch_run import count_lines, deadline_of, progress_line
 from lightgate.errors import UsageError
 
@@ -282,3 +283,26 @@ async def test_a_model_that_a_gateway_lacks_is_the_error_of_its_line(
     assert (ran.code, told["answered"], told["failed"], told["open"]) == (1, 6, 1, 0)
     (error,) = (tmp_path / "in.errors.jsonl").read_text().splitlines()
     assert json.loads(error)["response"]["status_code"] == 404
+
+
+@pytest.mark.parametrize(
+    ("stopped", "more"),
+    [
+        ("cost", " with a larger --max-cost"),
+        ("credentials", " with the right key (of NAME=URL#MODEL: --key-env VAR)"),
+        ("unreachable", ""),
+    ],
+)
+def test_what_a_stopped_job_needs_to_go_on_is_said(
+    stopped: str, more: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = BatchSummary(
+        lines=3, answered=0, failed=0, open=3, copied=0, resent=0, requests=3, retries=0, refused=0,
+        seconds=0.1, tokens_in=0, tokens_out=0, tokens_per_s=0.0, cost_usd=Decimal(0), unpriced=0,
+        eta_s=None, targets=(), stopped=stopped, reason="It was refused.",
+    )  # fmt: skip
+    _exit_code(summary)
+    assert capsys.readouterr().err == (
+        "lightgate: 3 lines are open. It was refused.\n"
+        f"  The same command{more} goes on with them.\n"
+    )

@@ -77,6 +77,29 @@ def test_missing_keys_are_warnings_said_once(
     assert json.loads(capsys.readouterr().out)["warnings"] == []
 
 
+def test_a_provider_whose_key_is_missing_is_a_warning_without_a_model(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lightgate up` refuses to start for it, so that "is valid" alone would mislead."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    path = tmp_path / "lightgate.toml"
+    path.write_text('[providers.openai]\napi_key = "env:OPENAI_API_KEY"\n')
+    assert main(["config", "check"]) == 0
+    said = "providers.openai.api_key: no key for OpenAI: OPENAI_API_KEY is not set"
+    assert capsys.readouterr().err == f"warning: {path}:2: {said}\n"
+
+
+def test_the_file_can_be_named_without_an_option(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "other.toml"
+    path.write_bytes(b"\xef\xbb\xbf[gateway]\r\nprot = 1\r\n")  # as some editors write it
+    assert main(["config", "check", str(path)]) == 3
+    assert f"{path}:2: gateway.prot: unknown key" in capsys.readouterr().err
+    assert main(["config", "check", str(path), "--config", "b.toml"]) == 2
+    assert "Two files are named." in capsys.readouterr().err
+
+
 def test_every_problem_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text(
         '[providers.own]\napi_key = "none"\n\n[models.m]\ntargets = ["grq/x", "own/y"]\n'

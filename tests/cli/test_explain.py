@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from ledger.notes import T0, attempt_note, exchange_note
+from lightgate.cli import explain
 from lightgate.cli import report as report_verb
 from lightgate.cli.main import main
 from lightgate.gateway.process.lock import STATE, SupervisorState
@@ -256,3 +257,10 @@ def test_predictions_are_reported_from_the_ledger(
     assert main(["report", "--predictions", "--last", "1s", "--data", str(data)]) == 0
     assert "No exchange of this time has a prediction" in capsys.readouterr().err
     assert main(["report", "--predictions", "--out", "x.html", "--data", str(data)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"), [(4.2e-05, "0.000042"), (1.6e-08, "0.000000016"), (0, "0"), (2.5, "2.5")]
+)
+def test_dollars_are_shown_without_an_exponent(cost: float, shown: str) -> None:
+    assert shown in explain._cells(CANDIDATE | {"cost_usd": cost})

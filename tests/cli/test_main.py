@@ -116,6 +116,32 @@ def test_a_reader_that_leaves_is_answered_quietly() -> None:
         assert process.wait(timeout=100) == Exit.FAILURE
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("verb", ["version", "models", "--help"])
+def test_a_stream_that_is_closed_is_the_null_device(verb: str, closed: str) -> None:
+    """Sockets got the numbers of closed streams: libuv ended the process by SIGABRT."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'"$0" -m lightgate {verb} {closed}', sys.executable],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+@pytest.mark.parametrize("verb", ["version", "models", "--help"])
+def test_an_output_without_room_is_one_sentence(verb: str) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "lightgate", verb],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=100, check=False,
+        )  # fmt: skip
+    assert done.returncode == Exit.FAILURE
+    assert done.stderr == (
+        "lightgate: The output has no room: No space left on device.\n"
+        "  Make room on the disk, or write to another one.\n"
+    )
+
+
 def test_exit_codes_of_the_errors_are_those_of_the_command_line() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.LightgateError)}

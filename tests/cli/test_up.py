@@ -228,6 +228,18 @@ async def test_with_nothing_at_all_it_is_alive(serve: Serve) -> None:
     assert ["demo" in (tag or "") for (tag,) in tags] == [True]
 
 
+async def test_the_demo_goes_on_where_clients_need_a_key(serve: Serve, run: Run) -> None:
+    made = await run("keys", "create", "--name", "me", "--data", "data")
+    assert made.code == 0
+    async with serve() as up:
+        assert up.lines[-1]["keys"] == "a key is needed"
+        assert (await up.get("/v1/models"))[0] == 401
+        while json.loads((await up.get("/api/board", console=True))[1])["totals"]["n"] < 3:
+            await asyncio.sleep(0.05)
+        up.process.send_signal(signal.SIGINT)
+        assert await up.end() == 0
+
+
 async def test_a_key_in_the_environment_is_served_and_never_told(serve: Serve) -> None:
     async with serve(OPENAI_API_KEY=CANARY) as up:
         assert set(up.children) == {"batches", "console", "worker-0"}

@@ -164,6 +164,7 @@ def test_what_is_no_attempt_is_a_value_error(line: bytes) -> None:
 def test_wall_time_is_utc() -> None:
     assert wall_time(0) == "1970-01-01T00:00:00.000000Z"
     assert wall_time(1_999) == "1970-01-01T00:00:00.000001Z"
+    assert wall_time(1_234_567_890_123_456_789) == "2009-02-13T23:31:30.123456Z"
 
 
 @settings(derandomize=True, max_examples=100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import msgspec
@@ -10,10 +11,20 @@ import pytest
 
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.ids import Ids
-from lightgate.clock.load import Span, Window, grade, inflight, little
+from lightgate.clock.load import (
+    Span,
+    Window,
+    cost_1k,
+    cost_out,
+    grade,
+    inflight,
+    little,
+    retain,
+    speed_per_dollar,
+)
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
-from lightgate.clock.quantile import Interval, at_least
+from lightgate.clock.quantile import Interval, at_least, compat, ranks, smallest_n
 from lightgate.clock.sketch import TINY, DDSketch, merge_all
 from lightgate.clock.source import ManualClock
 from lightgate.clock.timing import Timing, e2e_plan, ms, ms_between
@@ -197,3 +208,37 @@ def test_counts_of_every_width_come_back(count: int) -> None:
     alone = DDSketch()
     alone.add(3.0, count)
     assert len(alone.to_bytes()) - len(short.to_bytes()) == width - 1
+
+
+def test_the_ends_of_the_linear_quantile_are_the_extremes() -> None:
+    assert [compat([3.0, 1.0, 2.0], q) for q in (0.0, 0.5, 1.0)] == [1.0, 2.0, 3.0]
+    assert compat([1.0, 2.0], 0.25) == 1.25
+    assert compat([1.0, 2.0], 0.75) == 1.75
+
+
+@pytest.mark.parametrize("q", [0.5, 0.9, 0.99, 0.01])
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
+def test_the_smallest_number_of_samples_is_the_first_that_has_an_interval(
+    q: float, confidence: float
+) -> None:
+    n = smallest_n(q, confidence)
+    assert ranks(n, q, confidence) is not None
+    assert n == 1 or ranks(n - 1, q, confidence) is None
+
+
+def test_costs_of_nothing_are_undefined() -> None:
+    assert cost_1k(Decimal(3), 2) == Decimal(1500)
+    assert cost_1k(Decimal(3), 0) is None
+    assert cost_out(Decimal(3), 1.5) == Decimal(2_000_000)
+    assert cost_out(Decimal(3), 1) == Decimal(3_000_000)
+    assert cost_out(Decimal(3), 0) is None
+    assert speed_per_dollar(10.0, Decimal(1)) == 10.0
+    assert speed_per_dollar(10.0, Decimal(0)) is None
+    assert (retain(1.0, 0.5), retain(1.0, 0.0)) == (2.0, None)
+
+
+def test_a_rank_is_given_up_where_its_tail_is_just_as_likely_as_is_allowed() -> None:
+    """Of two samples, both lie above the median in one case of four."""
+    assert at_least([1.0, 2.0], 0.5, 0.75) == 1.0
+    assert ranks(2, 0.5, 0.5) == (1, 2)
+    assert ranks(1, 0.5, 0.5) is None

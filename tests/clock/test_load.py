@@ -96,8 +96,10 @@ def test_batching_and_retention() -> None:
     assert load.batch_eff(6926.0, 32, 280.0) == pytest.approx(0.773, abs=1e-3)
     assert load.batch_eff(1.0, 0, 1.0) is None
     assert load.batch_eff(1.0, 8, 0.0) is None
+    assert load.batch_eff(1.0, 1, 0.5) == 2.0
     assert load.retain(40.0, 50.0) == pytest.approx(0.8)
     assert load.retain(40.0, 0.0) is None
+    assert load.retain(1.0, 0.5) == 2.0
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def test_a_paired_difference_of_one_is_the_end_of_its_interval(n: int) -> None:
         ((5, 20, 22, 3), 15 - 440),  # nothing where the sides disagree
         ((6, 5, 5, 5), 0),  # what is left is not turned round
         ((6, 5, 5, 6), 0),
+        ((1, 0, 0, 1), 0),  # one is above nothing, and less than half of the cases
         ((7, 5, 5, 7), 49 - 25 - 12),
     ],
 )

@@ -268,3 +268,19 @@ def test_samples_up_to_a_bound_are_counted_within_the_error(
     assert sketch.at_most(bound) <= sketch.at_most(2 * bound + 1) <= sketch.at_most(math.inf)
     assert sketch.at_most(math.inf) == len(values)
     assert sketch.at_most(-1.0) == 0
+
+
+@pytest.mark.parametrize(("at", "value"), [(38, 1.0), (46, 1.0), (54, 0.5)])
+def test_a_forged_sketch_of_nothing_has_no_extremes_and_no_sum(at: int, value: float) -> None:
+    body = bytearray(sketch_of([]).to_bytes()[:-4])
+    assert DDSketch.from_bytes(signed(bytes(body))).count == 0
+    struct.pack_into("<d", body, at, value)
+    with pytest.raises(ValueError, match="contradict"):
+        DDSketch.from_bytes(signed(bytes(body)))
+
+
+def test_a_bound_at_the_value_of_a_bucket_has_the_whole_of_it() -> None:
+    made = sketch_of([5.0])
+    value = made._value(made._index(5.0))
+    assert made.at_most(value) == 1
+    assert made.at_most(math.nextafter(value, 0.0)) == 0

@@ -145,3 +145,57 @@ def test_a_connect_is_the_sum_of_its_parts() -> None:
     assert [*seen, marks.connect_ns] == [None, 0]
     marks.pool_wait_ns, marks.dns_ns, marks.tcp_ns, marks.tls_ns = 1, 20, 300, 4000
     assert marks.connect_ns == 4321
+
+
+def test_a_merge_takes_in_a_sketch_of_one_bucket() -> None:
+    """Bytes have no spare buckets: those of one value have one."""
+    one = DDSketch()
+    one.add(5.0)
+    read = DDSketch.from_bytes(one.to_bytes())
+    assert len(read._buckets) == 1
+    merged = DDSketch()
+    merged.merge(read)
+    merged.merge(DDSketch.from_bytes(DDSketch().to_bytes()))
+    assert (merged.count, merged.quantile(0.5)) == (1, 5.0)
+
+
+def test_sketches_that_hold_nothing_take_no_room_from_those_that_do() -> None:
+    """Buckets far below the first index would be collapsed if there were one at it."""
+    low = DDSketch(1e-4)
+    low.add_many([0.001, 0.0011])
+    zeros = DDSketch(1e-4)
+    zeros.add(0.0)
+    both = DDSketch.from_many([low.to_bytes(), zeros.to_bytes(), DDSketch(1e-4).to_bytes()])
+    assert both.quantile(0.5) == pytest.approx(0.001, rel=1e-3)
+    assert (both.count, both.zeros) == (3, 1)
+
+
+def test_samples_one_by_one_make_the_same_sketch_in_any_order() -> None:
+    values = [5.0, 0.1, 900.0, 5.0, 0.0, 1.0]
+    found = []
+    for order in (values, values[::-1], sorted(values)):
+        sketch = DDSketch()
+        for value in order:
+            sketch.add(value)
+        found.append((sketch.count, sketch.zeros, sketch.quantiles([0.0, 0.3, 0.5, 0.9, 1.0])))
+    assert found[0] == found[1] == found[2]
+
+
+def test_an_empty_sketch_has_no_zeros_and_no_infinities() -> None:
+    empty = DDSketch()
+    assert (empty.zeros, empty.infinities, empty.count, empty.total) == (0, 0, 0, 0.0)
+    assert empty.to_bytes() == DDSketch.from_bytes(empty.to_bytes()).to_bytes()
+
+
+def test_counts_of_different_widths_are_added_up_index_by_index() -> None:
+    """One value lies below the other two, one above, and one of them was seen 70,000 times."""
+    low, middle, high = (DDSketch() for _ in range(3))
+    low.add(0.5, 3)
+    middle.add(1.0, 70_000)
+    middle.add(40.0, 2)
+    high.add(9.0, 300)
+    many = DDSketch.from_many([one.to_bytes() for one in (middle, high, low)])
+    assert many.count == 3 + 70_000 + 2 + 300
+    assert [many.at_most(bound) for bound in (0.6, 1.1, 10.0, 41.0)] == [3, 70_003, 70_303, 70_305]
+    again = DDSketch.from_many([one.to_bytes() for one in (low, middle)])
+    assert [again.at_most(bound) for bound in (0.6, 1.1, 41.0)] == [3, 70_003, 70_005]

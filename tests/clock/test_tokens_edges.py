@@ -28,7 +28,9 @@ def test_everything_that_usage_says_is_in_the_tokens() -> None:
         seconds=8.5,
         tier="flex",
         calls=(("web_search", 2),),
+        media=(("audio", 1),),
     )
+    assert all(getattr(usage, name) for name in Usage.__struct_fields__)  # none is forgotten here
     assert count(marks_of((12, 48)), usage) == Tokens(
         out=12,
         streamed=12,
@@ -44,6 +46,7 @@ def test_everything_that_usage_says_is_in_the_tokens() -> None:
         seconds=8.5,
         tier="flex",
         calls=(("web_search", 2),),
+        media=(("audio", 1),),
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -311,6 +312,9 @@ def test_an_unreadable_file_is_one_sentence(tmp_path: Path) -> None:
     bad.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="UTF-8"):
         load_config(bad)
+    os.mkfifo(tmp_path / "pipe.toml")  # a running gateway would wait for it, and reload no more
+    with pytest.raises(ConfigError, match="it is a pipe"):
+        load_config(tmp_path / "pipe.toml")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(tmp_path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import socket
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,17 @@ async def test_half_sent_heads_keep_nobody_out(port: int, sent: bytes) -> None:
     for _ in range(5):
         assert await status(port, "/") == 200
     await close(lines)
+
+
+async def test_half_sent_heads_that_come_in_one_turn_keep_nobody_out(port: int) -> None:
+    """Each of them had closed the same oldest one, which is still there until the turn is over."""
+    lines = [socket.create_connection(("127.0.0.1", port)) for _ in range(MOST + 44)]
+    for line in lines:
+        line.sendall(HALF)
+    for _ in range(5):
+        assert await status(port, "/") == 200
+    for line in lines:
+        line.close()
 
 
 async def test_the_address_with_the_most_waiting_loses_its_oldest(port: int) -> None:

@@ -12,6 +12,7 @@ from lightgate.dialect.errors import (
     MESSAGE_LIMIT,
     Fault,
     _cleaned,
+    _plain,
     _sentence,
     clean,
     error_of,
@@ -294,3 +295,15 @@ def test_what_is_nested_too_deeply_is_left_out(value: object, cleaned: object) -
 def test_an_errors_status_and_its_word(source: object, code: str, status: int | None) -> None:
     found = error_of(source)
     assert (found.code, found.status) == (code, status)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"Bad \xff gateway", "Bad \ufffd gateway"),
+        (b"<html><title>Bad \xff</title></html>", "an HTML page titled 'Bad \ufffd'"),
+        (b"<html></html>", "an HTML page without a title"),
+    ],
+)
+def test_bytes_that_are_no_utf8_are_told_as_far_as_they_are(body: bytes, said: str) -> None:
+    assert _plain(body) == said

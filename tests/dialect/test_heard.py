@@ -422,3 +422,42 @@ def test_the_place_of_an_event_is_its_number_or_its_items_name(
 ) -> None:
     assert events._place(events._full.decode(event)) == place
     assert events._place(events._counted.decode(event)) == -1  # where only tokens are counted
+
+
+def test_half_an_emoji_has_the_weight_of_its_bytes_and_is_no_reason_to_parse_less() -> None:
+    halves = [choice({"content": half}) for half in ("\ud83d", "a", "\ud83d", "a")]
+    scanner = heard("openai-chat", halves[0])
+    assert (scanner.kinds, scanner.weight, scanner.chars) == (TEXT, 3, 1)
+    assert heard("openai-chat", *halves).chars == 4
+
+
+def test_a_transcript_in_broken_utf8_is_refused_and_not_heard() -> None:
+    found = whole("openai-transcriptions", b"Hi \xff!")
+    assert (found.error, found.chars) == (NOT_UTF8, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "tier"),
+    [
+        ({"speed": "fast", "service_tier": "standard"}, "fast"),
+        ({"speed": "standard", "service_tier": "priority"}, "priority"),
+        ({"service_tier": 3}, None),
+    ],
+)
+def test_a_faster_answer_of_anthropic_is_a_tier_of_its_own(said: Any, tier: str | None) -> None:
+    usage = {"input_tokens": 1, "output_tokens": 1, **said}
+    answer = {"content": [{"type": "text", "text": "a"}], "usage": usage}
+    found = whole("anthropic-messages", answer).usage
+    assert found is not None
+    assert found.tier == tier
+
+
+def test_an_error_event_of_anthropic_is_its_own_words_or_a_malformed_one() -> None:
+    said = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    found = heard("anthropic-messages", said).error
+    assert found is not None
+    assert (found.code, found.message) == ("overloaded_error", "Overloaded")
+    bare = heard("anthropic-messages", {"type": "error"}).error
+    assert bare is not None
+    assert bare.code == "malformed"
+    assert heard("anthropic-messages", {"type": "made_up"}).error is None

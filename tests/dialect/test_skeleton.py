@@ -248,3 +248,97 @@ def test_an_escape_is_parsed_and_the_skeleton_is_kept() -> None:
         scanner.event(b"", event % word)
     assert len(parsed) == 2 + 2
     assert (scanner.chars, scanner.weight) == (5, 1)
+
+
+def as_read(name: bytes, data: bytes) -> bytes:
+    """An event as it stands in a stream of LF line ends."""
+    named = b"event: %b\n" % name if name else b""
+    return named + b"data: %b\n\n" % data
+
+
+@pytest.mark.parametrize("speaker", SPEAKERS, ids=str)
+def test_a_read_that_is_taken_again_is_read_as_its_event_would_be(
+    speaker: tuple[Family, Kind],
+) -> None:
+    taken = []
+
+    @settings(max_examples=150, derandomize=True, deadline=None, database=None)
+    @given(streams(speaker))
+    def check(events: list[tuple[bytes, bytes]]) -> None:
+        fast, slow = (dialect_for(*speaker).scanner() for _ in range(2))
+        for name, data in events:
+            before = facts(fast)
+            kinds = 0 if fast.done else fast.again(as_read(name, data))
+            if kinds:
+                taken.append(data)
+            else:
+                assert facts(fast) == before  # nothing is taken of a read of another form
+                kinds = fast.event(name, data)
+            assert (kinds, facts(fast)) == (slow.event(name, data), facts(slow))
+
+    check()
+    assert bool(taken) == (speaker[1] != "responses")  # whose text here stands in two places
+
+
+@pytest.mark.parametrize("name", [b"", b"content_block_delta"])
+def test_only_one_event_of_the_remembered_form_is_taken_again(name: bytes) -> None:
+    scanner, parsed = counted(dialect_for("openai", "chat"))
+    event = b'{"choices":[{"delta":{"content":"%b"}}]}'
+    read = as_read(name, event)
+    assert scanner.again(read % b"a") == 0  # nothing is remembered yet
+    assert scanner.event(name, event % b"a") == TEXT
+    assert scanner.again(read % b"word") == TEXT
+    assert (scanner.chars, scanner.weight, len(parsed)) == (5, 4, 2)
+    assert scanner.again(read % "\u00fc".encode()) == TEXT
+    assert (scanner.chars, scanner.weight) == (6, 2)
+    others = [
+        as_read(b"x", event) % b"b",
+        as_read(b"" if name else b"content_block_delta", event) % b"b",
+        read % b"",
+        read % b'"',
+        read % b"\\n",
+        read % b"\n",
+        read % b"\r",
+        read % b"\x7f",
+        read % b"\xff",
+        read % b"b" * 2,
+        (read % b"b")[:-1],
+        (read % b"b")[:-2] + b"\r\n\r\n",
+        (read % b"b")[:-2] + b"\n: x\n\n",
+        b": x\n" + read % b"b",
+        (read % b"b").replace(b"data: ", b"data:"),
+        b"",
+    ]
+    assert [scanner.again(other) for other in others] == [0] * len(others)
+    assert (scanner.chars, scanner.weight, len(parsed)) == (6, 2, 2)
+    scanner.end()
+    assert scanner.again(read % b"late") == 0
+
+
+def test_an_event_of_several_lines_is_not_taken_again() -> None:
+    scanner, _ = counted(dialect_for("openai", "chat"))
+    for event in (
+        b'{"choices":\n[{"delta":{"content":"%b"}}]}',
+        b'{"choices":[{"delta":{"content":"%b"}}]\n}',
+    ):
+        assert scanner.event(b"", event % b"a") == TEXT
+        assert scanner.event(b"", event % b"b") == TEXT  # the skeleton itself fits
+        assert scanner.again(as_read(b"", event % b"c")) == 0
+
+
+def test_reasoning_that_is_taken_again_is_weighed() -> None:
+    scanner, _ = counted(dialect_for("openai", "chat"))
+    event = b'{"choices":[{"delta":{"reasoning":"%b"}}]}'
+    assert scanner.event(b"", event % b"hm") == REASONING
+    assert scanner.again(as_read(b"", event % b"well")) == REASONING
+    assert (scanner.reasoning_weight, scanner.chars) == (6, 6)
+
+
+def test_a_form_that_was_of_no_use_is_not_taken_again() -> None:
+    scanner, _ = counted(dialect_for("openai", "chat"))
+    event = b'{"id":"%d","choices":[{"delta":{"content":"a"}}]}'
+    for number in range(6):
+        scanner.event(b"", event % number)
+    assert scanner._start == 0
+    assert scanner.again(as_read(b"", event % 5)) == 0
+    assert scanner.again(as_read(b"", event % 3)) == 0

@@ -72,7 +72,7 @@ async def test_a_sound_trace_is_written_down(
 ) -> None:
     rig = await behind(start, upstream)
     await rig.chat("groq/m", headers={} if given is None else {"traceparent": given})
-    [(settled, _)] = rig.state.journal.recent.values()
+    [settled] = rig.state.journal.recent
     assert settled.exchange.traceparent == kept
 
 

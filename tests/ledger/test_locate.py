@@ -11,6 +11,7 @@ from lightgate.config.load import parse_config
 from lightgate.errors import ConfigError, UsageError
 from lightgate.ledger.locate import DATA, LEDGER_ENV, LedgerPlace, locate
 from lightgate.ledger.sqlite import FILE
+from lightgate.ledger.store.keys import KeyTerms, new_key, read_keys, restore_keys
 from lightgate.ledger.store.store import Ledger
 
 
@@ -87,3 +88,32 @@ def test_a_file_is_opened_at_once_and_a_server_when_it_is_needed(tmp_path: Path)
     away = LedgerPlace("postgresql://nobody@127.0.0.1:1/none", tmp_path).later(patience_s=0.1)
     assert away.postgres is not None
     away.close()
+
+
+def test_a_ledger_is_blank_until_its_file_has_a_byte(tmp_path: Path) -> None:
+    place = LedgerPlace("sqlite", tmp_path)
+    found = [(place.blank, place.missing)]
+    (tmp_path / FILE).touch()
+    found.append((place.blank, place.missing))
+    (tmp_path / FILE).write_bytes(b"x")
+    found.append((place.blank, place.missing))
+    assert found == [(True, True), (True, False), (False, False)]
+    assert not LedgerPlace("postgresql://x/y", tmp_path).blank
+    assert not LedgerPlace(f"sqlite:///{tmp_path}/none", tmp_path).blank
+
+
+def test_a_damaged_file_gets_another_name_and_its_keys_come_into_the_next_one(
+    tmp_path: Path,
+) -> None:
+    place = LedgerPlace("sqlite", tmp_path)
+    _, record = new_key(KeyTerms(name="ci"))
+    with place.open() as ledger, ledger.writing() as connection:
+        restore_keys(connection, [record])
+    aside = place.put_aside("noon")
+    assert aside == tmp_path / f"{FILE}.damaged-noon"
+    assert aside.is_file()
+    assert place.missing
+    place.keep_keys([record])
+    place.keep_keys([record])  # those that it has are left alone
+    with place.open() as ledger, ledger.reading() as connection:
+        assert [one.id for one in read_keys(connection)] == [record.id]

@@ -253,6 +253,42 @@ def test_plain_tokens_after_the_first_are_passed_on_and_all_else_is_handed_over(
     assert list(heard.marks.burst_ns) == [30, 40, 50]
 
 
+def test_tokens_with_a_name_are_passed_on_where_they_are_like_the_one_before() -> None:
+    heard = Heard().head()
+    heard.call.pass_on = lambda data: bool(heard.passed.append(data))  # type: ignore[func-returns-value]
+    named = [b"event: delta\n" + chunk(content=text) for text in ("a", "b", "\n", "c")]
+    plain = chunk(content="d")
+    for stamp, data in enumerate([*named, plain], 30):
+        heard.call.on_body(data, stamp, stamp - 5)
+    assert heard.passed == [named[1], named[3], plain]
+    assert [(data, kinds) for data, _, kinds in heard.handed] == [
+        (named[0], TEXT),
+        (named[2], TEXT),
+    ]
+    assert list(heard.marks.burst_ns) == [30, 31, 32, 33, 34]
+    assert list(heard.marks.burst_since_ns) == [25, 26, 27, 28, 29]
+    assert heard.call._scanner.chars == 5
+
+
+def test_a_call_that_hands_nothing_on_clocks_every_token() -> None:
+    heard = Heard().head()
+    heard.call.sink = None
+    for stamp, text in enumerate(("a", "bc", "\n", "d", "", "e"), 30):
+        heard.call.on_body(chunk(content=text), stamp, stamp)
+    assert list(heard.marks.burst_ns) == [30, 31, 32, 33, 35]
+    assert list(heard.marks.burst_weight) == [1, 2, 1, 1, 1]
+    assert heard.marks.answer == 30
+
+
+def test_an_event_without_data_is_read_once() -> None:
+    heard = Heard().head()
+    heard.call.on_body(chunk(content="a"), 30, 30)
+    for empty in (b"data: \n\n", chunk(content="")):
+        heard.handed.clear()
+        heard.call.on_body(empty, 40, 40)
+        assert heard.handed == [(empty, [(b"", empty[6:-2])], 0)]
+
+
 def test_without_a_passage_everything_is_handed_over() -> None:
     heard = Heard().head()
     both = [chunk(content="a"), chunk(content="b")]
@@ -727,3 +763,56 @@ def test_a_provider_that_counts_from_nought_counts_along() -> None:
     silent = Heard().head()
     silent.call.on_body(chunk(content="t"), 30, 30)
     assert list(silent.marks.burst_tokens) == [-1]
+
+
+@pytest.mark.parametrize("finish", ["error", "abort"])
+def test_a_whole_answer_that_its_server_gave_up_is_an_error_however_much_it_says(
+    finish: str,
+) -> None:
+    heard = Heard(streamed=False).typed(b"application/json")
+    said = {"index": 0, "message": {"content": "Hello"}, "finish_reason": finish}
+    heard.call.on_body(msgspec.json.encode({"choices": [said]}), 20, 20)
+    heard.call.on_end(30)
+    called = heard.end()
+    assert called.kinds == TEXT
+    assert isinstance(called.error, StreamError)
+    assert called.outcome is not Outcome.OK
+
+
+@pytest.mark.parametrize("name", [b"x-request-id", b"x-ratelimit-limit-requests"])
+def test_a_head_that_repeats_our_key_in_one_field_alone_loses_that_field(name: bytes) -> None:
+    heard = Heard().head(200, (name, KEY.encode()))
+    assert (heard.call.said_id, heard.call.limits) == (b"", [])
+    sound = Heard().head(200, (name, b"10"))
+    assert (sound.call.said_id or sound.call.limits[0][1]) == b"10"
+
+
+def test_a_call_reads_its_answer_at_once_unless_its_owner_says_otherwise() -> None:
+    heard = Heard(streamed=False)
+    assert heard.call.read_later(5) is False
+    assert heard.call.read_aside() is None  # type: ignore[func-returns-value]
+
+
+@pytest.mark.parametrize("word", ["stop", "length", "tool_calls", "end_turn", "STOP", "made_up"])
+def test_a_finish_reason_is_the_providers_word_without_our_key(word: str) -> None:
+    heard = Heard().head()
+    heard.call.on_body(chunk(word, content="a") + DONE, 30, 30)
+    assert heard.end().finish_reason == word
+    shown = Heard().head()
+    shown.call.on_body(chunk(f"{word} {KEY}", content="a") + DONE, 30, 30)
+    assert shown.end().finish_reason == f"{word} ***"
+
+
+def test_an_answer_without_a_token_has_no_kinds_and_no_finish_reason() -> None:
+    heard = Heard().head()
+    heard.call.on_body(chunk(role="assistant"), 20, 20)
+    heard.call.on_end(30)
+    called = heard.end()
+    assert (called.kinds, called.first_kinds, called.finish_reason) == (0, 0, None)
+    assert (called.provider_request_id, called.bytes_in) == (None, 0)
+
+
+def test_a_call_that_was_never_sent_has_sent_no_bytes() -> None:
+    called = Heard().end(PeerReset("Gone."))
+    assert (called.bytes_out, called.status, called.streamed) == (0, None, False)
+    assert called.error is not None

@@ -234,6 +234,26 @@ def test_paid_by_the_hour_has_no_price_per_request() -> None:
     assert (cost.cost_usd, cost.cost_source) == (None, "hourly")
 
 
+def test_a_batch_costs_its_own_price_or_the_discount_of_its_provider() -> None:
+    openai = resolve("openai/gpt-4o", env={"OPENAI_API_KEY": "k"})
+    used = Usage(tokens_in=1_000_000, tokens_out=1_000_000)
+    whole, batch = openai.cost(used, AT).cost_usd, openai.cost(used, AT, batch=True).cost_usd
+    assert whole is not None
+    assert batch == whole / 2
+    groq = resolve("groq/llama-3.3-70b-versatile", env={"GROQ_API_KEY": "k"})
+    offer = groq.provider.batch
+    assert offer is not None
+    assert offer.discount is not None
+    rates = rates_of("groq", groq.model, AT)
+    assert rates is not None
+    assert rates.input is not None
+    sent = Usage(tokens_in=1_000_000, tokens_out=0)
+    assert groq.cost(sent, AT, batch=True).cost_usd == rates.input * offer.discount.input
+    bare = resolve("vllm/m", env={})
+    assert bare.provider.batch is None
+    assert bare.cost(sent, AT, batch=True).cost_usd is None
+
+
 def test_key_variable_tells_who_is_ready() -> None:
     config = parse_config(CONFIG)
     rows = catalogue()

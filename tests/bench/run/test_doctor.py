@@ -191,6 +191,14 @@ async def test_a_refused_key_says_what_to_do(serving: Serve) -> None:
     assert error.hint == "Check the key for this provider."
 
 
+async def test_a_key_that_was_not_sent_is_asked_for(serving: Serve) -> None:
+    async with serving(answering(refusing(401))) as port:
+        (finding,) = await examine((f"lab=http://127.0.0.1:{port}/v1#m",), {}, None)
+    error = verdict([finding], named=True)
+    assert isinstance(error, CredentialsError)
+    assert error.hint.startswith("No key was sent; name its variable: --key-env VAR")
+
+
 async def test_a_target_where_nobody_listens() -> None:
     finding = await call(free_port())
     assert finding.state == "unreachable"

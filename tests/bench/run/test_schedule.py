@@ -116,6 +116,8 @@ def test_add_list_and_remove(tmp_path: Path) -> None:
 def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
     Schedules(tmp_path).add(made(webhook="https://x.example/secret"))
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+    Schedules(tmp_path / "data").add(made())
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("text", ["{", '{"schedules": 3}', '{"version": 99}'])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import tracemalloc
 from typing import Any
 
+import msgspec
 import pytest
 
 from lightgate.dialect.errors import Untranslatable
@@ -311,8 +314,19 @@ def test_arguments_that_are_no_object(text: str) -> None:
 
 
 def test_arguments_that_are_an_object() -> None:
-    assert arguments_object(ToolCall(id="1", name="f", arguments='{"a":1}'), "D") == {"a": 1}
-    assert arguments_object(ToolCall(id="1", name="f", arguments=""), "D") == {}
+    for text, told in (('{"a": 1}', b'{"a":1}'), ("", b"{}")):
+        made = arguments_object(ToolCall(id="1", name="f", arguments=text), "D")
+        assert msgspec.json.encode(made) == told
+
+
+def test_values_in_arguments_are_not_made() -> None:
+    """A body of 27 MB had taken 750 MB, past the limit on its objects: they stood in a text."""
+    call = ToolCall(id="1", name="f", arguments='{"a":[' + "{}," * 50_000 + "1]}")
+    tracemalloc.start()
+    arguments_object(call, "D")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 6 * len(call.arguments)
 
 
 def test_the_tool_that_is_chosen() -> None:
@@ -368,3 +382,7 @@ def test_objects_are_folded_to_a_depth_and_replaced_below_it(
     for text in "xy":
         fold(whole, {"a": {"b": {"c": text}}}, depth)
     assert whole == folded
+
+
+def test_a_text_in_broken_utf8_is_said_as_far_as_it_is() -> None:
+    assert plain_text(base64.b64encode(b"a\xffb").decode()) == "a\ufffdb"

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.dialect.neutral.json_text import DEEPEST, decoded, holds_more, too_deep
+from lightgate.dialect.neutral.json_text import (
+    DEEPEST,
+    DEEPEST_WITHIN,
+    MOST,
+    MOST_WITHIN,
+    as_json,
+    decoded,
+    dict_of,
+    dicts_of,
+    dumped,
+    event,
+    holds_more,
+    name_count,
+    named,
+    object_within,
+    too_deep,
+    value_of,
+)
 from lightgate.errors import UsageError
 from lightgate.gateway.request.body import _take_apart
 
-ANY = msgspec.json.Decoder()
+ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 SHAPES = {
     "lists": (b"[", b"]"),
     "objects": (b'{"a":', b"}"),
@@ -79,3 +97,120 @@ def test_objects_and_lists_are_counted_outside_of_texts(value: object) -> None:
     data, found = json.dumps(value).encode(), count(value)
     assert not holds_more(data, found)
     assert found == 0 or holds_more(data, found - 1)
+
+
+OBJECTS = {
+    '{ "a" : [ 1 , {} ] }\n': b'{"a":[1,{}]}',
+    '{"a":"one\\ntwo \u2028 \\"x\\""}': b'{"a":"one\\ntwo \xe2\x80\xa8 \\"x\\""}',
+    '{"n":[1.50,1e999,12345678901234567890]}': b'{"n":[1.50,1e999,12345678901234567890]}',
+    '{"half":"\\ud83d"}': b'{"half":"\\ud83d"}',
+    '{"half":"\ud83d"}': b'{"half":"\\ud83d"}',
+    '{"no":[NaN,-Infinity,"NaN"]}': b'{"no":[null,null,"NaN"]}',
+}
+
+
+@pytest.mark.parametrize("text", OBJECTS)
+def test_an_object_in_a_text_is_one_line_of_the_same_values(text: str) -> None:
+    found = object_within(text)
+    assert found is not None
+    assert bytes(found) == OBJECTS[text]
+    # It stands among other values, also beside a text that has to be written as escapes.
+    assert json.loads(dumped({"a": found})) == {"a": json.loads(OBJECTS[text])}
+    assert json.loads(dumped({"a": found, "b": "\ud83d"})) == {
+        "a": json.loads(OBJECTS[text]),
+        "b": "\ud83d",
+    }
+
+
+@pytest.mark.parametrize("text", ["[{}]", '"{}"', "", "{", "{} {}", "{'a':1}", '{"a":01}', "no"])
+def test_other_texts_hold_no_object(text: str) -> None:
+    assert object_within(text) is None
+
+
+@pytest.mark.parametrize("odd", ["", '"\\ud83d",'])
+def test_an_object_in_a_text_has_limits(odd: str) -> None:
+    """Of its depth, and of what a turn of the loop looks at; brackets in its texts do not count."""
+    levels = DEEPEST_WITHIN - 1
+    assert object_within('{"a":[' + odd + "[" * (levels - 1) + "]" * (levels - 1) + "]}")
+    assert object_within('{"a":[' + odd + "[" * levels + "]" * levels + "]}") is None
+    most = 5000 if odd else MOST_WITHIN - 2
+    assert object_within('{"a":[' + odd + "{}," * most + "1]}")
+    assert object_within('{"a":[' + odd + "{}," * (MOST_WITHIN - 1) + "1]}") is None
+    assert object_within('{"a":[' + '"{}[](){",' * MOST_WITHIN + "1]}")
+
+
+def names(value: object) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(map(names, value.values()))
+    return sum(map(names, value)) if isinstance(value, list) else 0
+
+
+@given(values)
+def test_names_are_counted_outside_of_texts(value: object) -> None:
+    assert name_count(json.dumps(value).encode()) == names(value)
+
+
+def test_a_name_that_stands_twice_is_counted_twice() -> None:
+    assert name_count(b'{"a": 1, "a": {"b\\\\": ":"}, "c\\"": 2}') == 4
+
+
+HALF = "\\ud83d"  # of an emoji: what has it is read a second time, with care for its counts
+
+
+@pytest.mark.parametrize(
+    ("said", "count"),
+    [
+        ("0", 0),
+        ("7", 7),
+        ("7.0", 7),
+        ("7.5", None),
+        ("true", None),
+        ("-1", None),
+        (str(MOST), MOST),
+        (str(MOST + 1), None),
+        ('"7"', None),
+    ],
+)
+def test_what_is_no_token_count_is_left_out_of_an_answer(said: str, count: int | None) -> None:
+    for name in ("usage", "usageMetadata"):
+        text = f'{{"x": "{HALF}", "{name}": {{"n": {said}, "x_details": {{"n": {said}}}}}}}'
+        found: Any = decoded(ANY, text.encode())
+        assert found["x"] == "\ud83d"
+        assert found[name] == {"n": count, "x_details": {"n": count}}
+
+
+@pytest.mark.parametrize("holder", ["message", "response", "x_groq"])
+def test_counts_are_left_out_in_each_object_that_holds_them_and_nowhere_else(holder: str) -> None:
+    text = f'{{"x": "{HALF}", "{holder}": {{"usage": {{"n": -1}}}}, "y": {{"usage": {{"n": -1}}}}}}'
+    alone: Any = decoded(ANY, text.encode())
+    listed: Any = decoded(ANY, f"[{text}]".encode())
+    for one in (alone, *listed):
+        assert one[holder]["usage"] == {"n": None}
+        assert one["y"] == {"usage": {"n": -1}}
+
+
+def test_a_value_is_read_and_what_is_no_json_is_nothing() -> None:
+    assert (value_of(b'{"a": [1]}'), value_of("2"), value_of(None)) == ({"a": [1]}, 2, None)
+    assert (value_of("{"), value_of("[" * 100_000)) == (None, None)
+
+
+def test_arguments_are_written_without_spaces_and_with_their_own_letters() -> None:
+    assert as_json({"a": [1, "\u00e9"], "b": 2}) == '{"a":[1,"\u00e9"],"b":2}'
+    endless: list[object] = []
+    for _ in range(200_000):
+        endless = [endless]
+    assert as_json(endless) == ""
+
+
+def test_objects_are_taken_and_everything_else_is_none() -> None:
+    assert (dict_of({"a": 1}), dict_of([1]), dict_of(None)) == ({"a": 1}, {}, {})
+    assert (dicts_of([{"a": 1}, 2, {}]), dicts_of({"a": 1})) == ([{"a": 1}, {}], [])
+
+
+def test_no_text_inside_an_event_ends_a_line_or_loses_half_an_emoji() -> None:
+    assert dumped({"a": "x\u0085\u2028\u2029\u00e9"}) == (
+        b'{"a":"x\\u0085\\u2028\\u2029' + "\u00e9".encode() + b'"}'
+    )
+    assert dumped({"a": "\ud83d", "b": 1}) == b'{"a":"\\ud83d","b":1}'
+    assert event([1]) == b"data: [1]\n\n"
+    assert named(b"e", [1]) == b"event: e\ndata: [1]\n\n"

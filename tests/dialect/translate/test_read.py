@@ -151,6 +151,16 @@ def test_an_unknown_field_is_refused_by_name(dialect: str, name: str) -> None:
             "response_format.json_schema.schema",
         ),
         ("openai-responses", {"input": 3}, "input"),
+        (
+            "openai-responses",
+            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            "input[0].content[0].image_url",
+        ),
+        (
+            "openai-responses",
+            {"input": [{"role": "user", "content": [{"type": "input_file"}]}]},
+            "input[0].content[0].file_data",
+        ),
         ("openai-responses", {"input": [{"role": "user", "content": [3]}]}, "input[0].content[0]"),
         ("anthropic-messages", {"system": 3}, "system"),
         ("anthropic-messages", {"messages": [{"role": "user"}]}, "messages[0].content"),
@@ -164,6 +174,60 @@ def test_an_unknown_field_is_refused_by_name(dialect: str, name: str) -> None:
             "generationConfig.responseMimeType",
         ),
         ("gemini", {"generationConfig": {"topK": 1, "top_k": 2}}, "generationConfig"),
+        (
+            "anthropic-messages",
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [
+                            {
+                                "type": "image",
+                                "source": {
+                                    "type": "base64",
+                                    "media_type": "application/pdf",
+                                    "data": "AA==",
+                                },
+                            }
+                        ],
+                    }
+                ]
+            },
+            "messages[0].content[0].source.media_type",
+        ),
+        (
+            "gemini",
+            {
+                "tools": [
+                    {
+                        "functionDeclarations": [
+                            {
+                                "name": "f",
+                                "parameters": {"type": "OBJECT"},
+                                "parametersJsonSchema": {"type": "object"},
+                            }
+                        ]
+                    }
+                ]
+            },
+            "tools[0].functionDeclarations[0].parameters",
+        ),
+        (
+            "gemini",
+            {
+                "generationConfig": {
+                    "responseMimeType": "application/json",
+                    "responseJsonSchema": {"type": "object"},
+                    "responseSchema": {"type": "OBJECT"},
+                }
+            },
+            "generationConfig.responseSchema",
+        ),
+        (
+            "gemini",
+            {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0, "thinkingLevel": "LOW"}}},
+            "generationConfig.thinkingConfig.thinkingLevel",
+        ),
         (
             "gemini",
             {"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {}}}]}]},
@@ -233,7 +297,18 @@ HARD: list[tuple[str, dict[str, Any], str]] = [  # without them the answer would
         {"messages": [{"role": "assistant", "content": "Dear"}]},
         "messages[0]",
     ),
+    (
+        "anthropic-messages",
+        user({"type": "image", "source": {"type": "file", "file_id": "f"}}),
+        "messages[0].content[0].source.type",
+    ),
     ("gemini", {"cachedContent": "c"}, "cachedContent"),
+    ("gemini", {"contents": [{"role": "tool", "parts": [{"text": "x"}]}]}, "contents[0].role"),
+    (
+        "gemini",
+        {"generationConfig": {"responseMimeType": "text/x.enum"}},
+        "generationConfig.responseMimeType",
+    ),
     ("gemini", {"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
     ("gemini", {"generationConfig": {"speechConfig": {"a": 1}}}, "generationConfig.speechConfig"),
     (
@@ -331,6 +406,17 @@ def test_what_has_no_effect_on_the_answer_is_never_refused(
     dialect: str, fields: dict[str, Any], place: str
 ) -> None:
     assert read(dialect, "refuse", **fields).dropped == (place,)
+
+
+@pytest.mark.parametrize(
+    ("role", "kind"), [("user", "functionCall"), ("model", "functionResponse")]
+)
+def test_gemini_has_calls_in_the_models_turns_and_results_in_all_others(
+    role: str, kind: str
+) -> None:
+    with pytest.raises(Untranslatable) as caught:
+        read("gemini", contents=[{"role": role, "parts": [{kind: {"name": "f"}}]}])
+    assert caught.value.field == f"contents[0].parts[0].{kind}"
 
 
 def test_a_stored_file_of_gemini_is_its_own() -> None:

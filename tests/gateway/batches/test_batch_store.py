@@ -92,6 +92,16 @@ def test_only_the_owner_of_the_process_may_read_it(store: BatchStore) -> None:
     assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
 
 
+def test_files_are_listed_by_their_purpose_and_no_file_has_an_unknown_one(
+    store: BatchStore,
+) -> None:
+    asked, answered = add(store), add(store, purpose=OUTPUT)
+    assert store.files("k", ALL, INPUT) == ([asked], False)
+    assert store.files("k", ALL, OUTPUT) == ([answered], False)
+    assert store.files("k", ALL, "fine-tune") == ([], False)
+    assert len(store.files("k", ALL)[0]) == 2
+
+
 def test_pages_go_on_after_the_last_id(store: BatchStore) -> None:
     ids = [add(store).id for _ in range(5)]
     newest, more = store.files("k", ListPage(limit=2))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 
 from ledger.notes import reserved, settled
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lightgate.ledger.journal.notes import Note
+    from lightgate.route.plan.plan import Plan
 
 
 class Disk:
@@ -90,7 +92,7 @@ def test_what_the_disk_refuses_is_said_and_written_later(caplog: pytest.LogCaptu
         "The disk is full: requests get 503 until there is room for the journal.",
         "The journal cannot be written: No space left on device. Notes are kept in memory.",
     ]
-    assert list(writer.recent) == [f"x-{number}" for number in range(6)]
+    assert list(writer.recent) == [settled(f"x-{number}") for number in range(6)]
     assert not writer.accepts()
     disk.room = 10
     assert writer.accepts()
@@ -117,7 +119,40 @@ def test_the_exchanges_at_hand_are_the_newest() -> None:
     writer = JournalWriter(cast("Journal", Disk(10**9)))
     for number in range(RECENT + 2):
         writer.settle(settled(f"x-{number}"))
-    assert (len(writer.recent), next(iter(writer.recent))) == (RECENT, "x-2")
+    assert (len(writer.recent), next(iter(writer.recent))) == (RECENT, settled("x-2"))
+
+
+def test_an_exchange_at_hand_is_found_by_its_id_and_by_its_clients_name() -> None:
+    writer = JournalWriter(cast("Journal", Disk(100)))
+    first, other, again = (
+        msgspec.structs.replace(one, exchange=msgspec.structs.replace(one.exchange, **more))
+        for one, more in (
+            (settled("x-1"), {"request_id": "mine"}),
+            (settled("x-2"), {"request_id": "mine", "key_id": None}),
+            (settled("x-3"), {"request_id": "mine", "error": "not by this name"}),
+        )
+    )
+    plan = cast("Plan", object())
+    for one in (first, other, again):
+        writer.settle(one, plan if one is first else None)
+    recent = writer.recent
+    assert recent.get("x-1") == (first, plan)
+    assert (recent.get("x-2"), recent.get("mine")) == ((other, None), None)
+    assert recent.named("mine", "k-1") == (again, None)  # the last one
+    assert recent.named("mine", None) == (other, None)
+    assert recent.named("mine", "k-2") is None
+    assert recent.named("not by this name", "k-1") is None  # it stands there, but is no name
+    assert recent.named("x-1", "k-1") is None
+    assert recent.named("\udcff", "k-1") is None
+
+
+def test_what_is_at_hand_is_what_the_journal_has(tmp_path: Path) -> None:
+    writer = JournalWriter(Journal(tmp_path, 0))
+    writer.settle(settled("x-1"))
+    [(packed, _)] = writer.recent.packed.values()
+    assert packed in Path(tmp_path, writer.place()[0]).read_bytes()
+    assert list(writer.recent) == [settled("x-1")]
+    writer.close()
 
 
 class Deleted(Disk):

@@ -253,6 +253,23 @@ def test_one_that_is_held_back_is_released_once_another_has_failed() -> None:
     assert ("release", "b") in exchange.said
 
 
+def test_one_that_is_not_held_back_is_left_alone() -> None:
+    exchange = PlayedExchange(step("a"), step("b"))
+    race = exchange.race()
+    race.over(exchange.attempts[0])
+    assert all(said[0] != "release" for said in exchange.said)
+
+
+def test_a_racer_without_a_budget_is_a_fallback_from_then_on() -> None:
+    exchange = PlayedExchange(step("a"), step("b"), step("c"))
+    exchange.allowed = False
+    race = exchange.race()
+    assert (exchange.started, exchange.asked, exchange.timers) == (["a"], [("", "b")], [])
+    exchange.allowed = True
+    race.over(exchange.attempts[0])
+    assert exchange.started == ["a", "b", "c"]
+
+
 def test_an_exchange_that_is_over_starts_nothing() -> None:
     exchange = PlayedExchange(FIRST, SECOND, THIRD)
     race = exchange.race()

@@ -134,3 +134,41 @@ async def test_the_names_of_attempts_and_the_winner_among_several(start: Start) 
         (f"{name}.0", False),
         (f"{name}.1", True),
     ]
+
+
+def learned_of(tokens: int | None) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """What the expected lengths and the times of whole answers are told of one whole answer."""
+    lengths: list[tuple[Any, ...]] = []
+    times: list[tuple[Any, ...]] = []
+    winner = attempt("primary", 5)
+    winner.called = SimpleNamespace(error=None, streamed=False, tokens=Tokens(out=tokens))
+    winner.marks = SimpleNamespace(end=1000)
+    winner.began_ns = 100
+    exchange: Any = SimpleNamespace(
+        winner=winner,
+        alias=ALIAS,
+        attempts=[winner],
+        plan=Plan((winner.step, Step("b/m", 9, None, "hedge")), "fastest", ""),
+        caller=SimpleNamespace(key=None, session=None, overrides=SimpleNamespace(session=False)),
+        beside=(),
+        size=1,
+    )
+    learned = SimpleNamespace(
+        spent_nano=0,
+        observer=SimpleNamespace(settled=lambda *facts: None),
+        lengths=SimpleNamespace(saw=lambda *facts: lengths.append(facts)),
+        whole_times=SimpleNamespace(saw=lambda *facts: times.append(facts)),
+    )
+    state: Any = SimpleNamespace(learned=learned)
+    _teach(state, exchange)
+    return lengths, times
+
+
+@pytest.mark.parametrize(
+    ("tokens", "lengths", "times"),
+    [(7, [("m", "", 1, 7)], [("a/m", 900, 7)]), (None, [], [("a/m", 900, 0)])],
+)
+def test_an_answer_of_unknown_length_says_nothing_about_lengths(
+    tokens: int | None, lengths: list[tuple[Any, ...]], times: list[tuple[Any, ...]]
+) -> None:
+    assert learned_of(tokens) == (lengths, times)

@@ -62,6 +62,7 @@ async def test_a_model_tells_its_context_and_its_price(start: Start) -> None:
     assert claude["context_window"] == 200_000
     assert claude["pricing"]["unit"] == "usd_per_million_tokens"
     assert claude["pricing"]["output"] == 5
+    assert set(claude["pricing"]) == {"unit", "input", "output", "cached_input", "as_of"}
     assert (await rig.ask("/v1/models/mine")).json["pricing"] == {"usd_per_hour": 2.5}
     both = (await rig.ask("/v1/models/fast")).json
     assert both["owned_by"] == "lightgate"

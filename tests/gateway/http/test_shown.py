@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec import msgpack
 
+from ledger.notes import settled
 from lightgate.gateway.exchange.attempt import JSON, SSE
+from lightgate.gateway.exchange.journal import JournalWriter
 from lightgate.gateway.http.array import ArrayReply
 from lightgate.gateway.http.cors import answer_preflight, let_in
 from lightgate.gateway.http.models import ModelPages
 from lightgate.gateway.http.requests import CandidateShown, look_up
 from lightgate.gateway.request.refusal import Refusing
 from lightgate.route.form.target import NEVER
+
+if TYPE_CHECKING:
+    from lightgate.ledger.journal.journal import Journal
 
 S = 1_000_000_000
 
@@ -41,17 +47,15 @@ class Recent:
     """Requests that a worker remembers, and a ledger that knows one more."""
 
     def __init__(self) -> None:
-        self.state: Any = SimpleNamespace(journal=SimpleNamespace(recent={}))
+        self.writer = JournalWriter(
+            cast("Journal", SimpleNamespace(short=False, write=msgpack.encode))
+        )
+        self.state: Any = SimpleNamespace(journal=self.writer)
         self.known: Any = (None, [])
         self.asked = 0
 
     def add(self, id_: str, key: str | None, request_id: str = "r") -> None:
-        exchange = SimpleNamespace(
-            id=id_, key_id=key, request_id=request_id,
-            record=lambda count: SimpleNamespace(key_id=key, shown=f"{id_} {count}"),
-        )  # fmt: skip
-        settled = SimpleNamespace(exchange=exchange, attempts=())
-        self.state.journal.recent[id_] = settled, None
+        self.writer.settle(settled(id_, key_id=key, request_id=request_id))
 
     async def read(self, _question: Any, _otherwise: Any) -> Any:
         self.asked += 1
@@ -71,25 +75,34 @@ async def test_a_request_is_found_by_its_id_in_memory_and_then_in_the_ledger(
 ) -> None:
     monkeypatch.setattr(
         "lightgate.gateway.http.requests._encode",
-        lambda told: json.dumps({**told, "exchange": told["exchange"].shown}).encode(),
+        lambda told: json.dumps(
+            {
+                "exchange": told["exchange"].id,
+                "attempts": [attempt.id for attempt in told["attempts"]],
+                "candidates": told["candidates"],
+            }
+        ).encode(),
     )
+
+    def shown(id_: str) -> dict[str, Any]:
+        return {"exchange": id_, "attempts": [f"{id_}-a"], "candidates": []}
+
     recent = Recent()
     recent.add("x1", "k")
     recent.add("x2", "k")
     recent.add("x3", "other")
-    empty: dict[str, Any] = {"attempts": [], "candidates": []}
     for id_ in ("x1", "chatcmpl-x1", "resp_x1", "msg_x1"):
-        assert await recent.find(id_, "k") == {"exchange": "x1 0", **empty}
-    assert await recent.find("r", "k") == {"exchange": "x2 0", **empty}  # the last of that name
+        assert await recent.find(id_, "k") == shown("x1")
+    assert await recent.find("r", "k") == shown("x2")  # the last of that name
     assert recent.asked == 0
     unknown = (404, "unknown_request")
     assert await recent.find("x3", "k") == unknown
     assert await recent.find("x1") == unknown
-    assert await recent.find("x3", of_all=True) == {"exchange": "x3 0", **empty}
+    assert await recent.find("x3", of_all=True) == shown("x3")
     assert await recent.find("x9", "k") == unknown
     assert recent.asked == 1
-    recent.known = (SimpleNamespace(key_id="k", shown="old"), [])
-    assert await recent.find("x9", "k") == {"exchange": "old", **empty}
+    recent.known = (SimpleNamespace(key_id="k", id="old"), [])
+    assert await recent.find("x9", "k") == shown("old") | {"attempts": []}
     assert await recent.find("x9", "other") == unknown
 
 

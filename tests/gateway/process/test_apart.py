@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import stat
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,6 +39,23 @@ def test_work_is_done_in_another_process_and_its_result_comes_back() -> None:
     assert (len(large), plain) == (200_000, [3])
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)  # it was waited for
+
+
+def test_a_child_has_only_its_own_end_of_the_pipe() -> None:
+    """A child whose parent has died ends with its answer: nothing else may hold the other end."""
+
+    def pipes() -> list[int]:
+        return [fd for fd in range(64) if _is_pipe(fd)]
+
+    mine = pipes()
+    assert len(set(apart(pipes)) - set(mine)) == 1
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode)
+    except OSError:
+        return False
 
 
 def test_an_error_of_ours_is_raised_here() -> None:

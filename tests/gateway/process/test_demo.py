@@ -17,7 +17,11 @@ from lightgate.gateway.process.demo import (
     send,
     with_simulated,
 )
+from lightgate.gateway.served.inner import console_credential
 from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.provider.catalogue import own_provider
+from lightgate.provider.secret import Secret
+from lightgate.provider.target import Target
 from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import load, shipped
@@ -102,9 +106,17 @@ async def test_every_visitor_asks_in_a_message_of_a_user(monkeypatch: pytest.Mon
             sent.append(deadlines)
 
     monkeypatch.setattr(demo, "Call", Asked)
-    traffic = DemoTraffic(base_url="http://127.0.0.1:1/v1", models=("m",))
-    await demo._one(traffic, None, "m", 0xABC)  # type: ignore[arg-type]
+    address = "http://127.0.0.1:1/v1"
+    gateway = Target(
+        name="gateway",
+        provider=own_provider("gateway", address),
+        model="m",
+        base_url=address,
+        api_key=Secret(console_credential("of-the-console")),
+    )
+    await demo._one(gateway, None, 0xABC)  # type: ignore[arg-type]
     head, _, body = sent[0].partition(b"\r\n\r\n")
+    assert b"Bearer lightgate-console.of-the-console" in head
     assert head.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
     asked = json.loads(body)
     said = "Visitor 00000abc asks how fast you are."

@@ -77,6 +77,24 @@ async def test_a_second_order_to_stop_hurries(caplog: pytest.LogCaptureFixture) 
     assert second == (logging.WARNING, second[1], {"why": "SIGINT"})
 
 
+async def test_a_reload_that_does_not_end_is_given_up(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every reload after it had waited for it: `lightgate reload` did not come back."""
+    monkeypatch.setattr(module, "RELOAD_S", 0.01)
+    hangs = asyncio.Event()
+
+    async def reload() -> None:
+        await hangs.wait()
+
+    made = supervisor(reload=reload)
+    assert (await made.reload("why"), made.read_again) == (False, True)
+    sentence = "The configuration could not be read within 0.01 s. The old one stays."
+    assert said(caplog) == [(logging.ERROR, sentence, {"why": "why"})]
+    hangs.set()
+    assert await made.reload("why") is True
+
+
 async def test_a_reload_is_taken_over_or_the_old_one_stays(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from lightgate.gateway.cache.disk import DiskCache
 from lightgate.gateway.process import worker as module
 from lightgate.gateway.process.gauges import read_gauges
 from lightgate.gateway.process.probe import Prober
+from lightgate.gateway.process.sharing import SHARE_TICKS
 from lightgate.gateway.process.worker import TOO_LARGE, Worker, WorkerOptions, read_options
 from lightgate.gateway.served.inner import CONSOLE_ENV, SECRET_ENV
 from lightgate.gateway.served.resolve import make_snapshot
@@ -128,6 +130,43 @@ async def test_once_a_second_gauges_form_and_wants_are_told(make: Make, tmp_path
     wanted.unlink()
     worker._want_lists()
     assert not wanted.exists()
+
+
+async def test_a_worker_without_descriptors_goes_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The look for other workers' form ended all that is done once a second: it was killed."""
+    beats: list[int] = []
+    monkeypatch.setattr(module, "beat", lambda: beats.append(1))
+    worker = make(supervised=True)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.open("/dev/null", os.O_RDONLY)
+        for _ in range(SHARE_TICKS):
+            worker.state.second()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert len(beats) == SHARE_TICKS
+    assert "once a second failed" not in caplog.text
+
+
+async def test_what_fails_once_a_second_is_said_and_stops_nothing_else(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[int] = []
+
+    def broken() -> None:
+        raise RuntimeError("a defect")
+
+    state = make().state
+    state.each_second[:] = [broken, lambda: done.append(1)]
+    state.second()
+    state.second()
+    assert done == [1, 1]
+    (said,) = [one.message for one in caplog.records if "once a second" in one.message]
+    assert "broken" in said
 
 
 async def test_a_supervised_worker_beats_and_a_prober_probes(

@@ -50,6 +50,13 @@ def test_as_many_answers_as_a_thousand_and_no_more(field: str) -> None:
             read(path, **{field: 0})
 
 
+def test_as_many_candidates_as_a_thousand_and_no_more() -> None:
+    assert read(GEMINI, generationConfig={"candidateCount": 1024}).answers == 1024
+    for count, why in ((1025, "above 1024"), (0, "below 1")):
+        with pytest.raises(UsageError, match=f"`candidateCount` is {why}"):
+            read(GEMINI, generationConfig={"candidateCount": count})
+
+
 def test_a_limit_is_a_number_of_tokens_and_of_two_the_larger_counts() -> None:
     assert read(CHAT, max_tokens=2**31).max_tokens == 2**31
     with pytest.raises(UsageError, match="is above 2147483648"):

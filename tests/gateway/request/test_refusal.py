@@ -24,7 +24,9 @@ from lightgate.errors import (
     Unreachable,
     UsageError,
 )
+from lightgate.gateway.aside.aside import AsideFailed
 from lightgate.gateway.request.refusal import (
+    OURS_S,
     UNAUTHORIZED,
     Refusal,
     Refusing,
@@ -84,6 +86,15 @@ def test_the_status_of_an_attempts_error(error: AttemptError, status: int) -> No
     assert status_of(error) == status
     assert of_attempts([("a/m", error)]).status == status
     assert broken_off("a/m", error).status == status
+
+
+@pytest.mark.parametrize("error", [NoDescriptor("no file"), GatewayBehind("too busy")])
+def test_a_shortage_of_our_own_may_be_tried_again_soon(error: AttemptError) -> None:
+    """Clients were told not to try again, and not when."""
+    refusal = of_attempts([("a/m", refused(500, after=7.0)), ("b/m", error)])
+    assert (refusal.status, refusal.retry_after_s, refusal.exhausted) == (503, OURS_S, False)
+    assert of_error(AsideFailed("full")).retry_after_s == OURS_S
+    assert of_error(UsageError("wrong")).retry_after_s is None
 
 
 @pytest.mark.parametrize("code", [400, 404, 413, 415, 422])

@@ -123,6 +123,18 @@ async def test_a_store_that_is_lost_has_one_reason(
     await store.close()
 
 
+async def test_a_server_without_memory_refuses_a_command_and_stays(own_server: RedisServer) -> None:
+    store = SharedStore(own_server.url, "m", 0, SYSTEM.now_ns)
+    lane = store.lane()
+    assert await store.join()
+    await lane.run("CONFIG", "SET", "maxmemory", "1")
+    with pytest.raises(StoreAway) as failed:
+        await lane.run("SET", "x", "y")
+    assert failed.value.refused
+    assert await lane.run("GET", "x") is None  # on the same connection
+    await store.close()
+
+
 async def test_a_server_that_is_killed_and_comes_back_empty_learns_everything_again(
     machines: Machines, own_server: RedisServer
 ) -> None:

@@ -27,6 +27,7 @@ from lightgate.gateway.spend.shares import (
     TOKEN_LIMIT,
     TOKENS,
     Lease,
+    SeenSpend,
     place_of,
 )
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key
@@ -94,6 +95,20 @@ def test_to_a_copy_all_own_words_go_along_and_the_limits_fall_to_what_is_used(pa
     assert (lease.spent, lease.held, lease.requests) == (30, 20, 4)
     assert (lease.tokens, lease.held_tokens) == (60, 50)
     assert pair.base() == 0
+
+
+def test_without_the_old_file_the_limits_fall_to_what_the_worker_knows(pair: Pair) -> None:
+    """The new file may have limits of an earlier life; a worker asks before it takes more."""
+    lease = pair.lease
+    lease.spent, lease.held, lease.held_tokens = 30, 20, 50
+    lease.seen = SeenSpend(NOW, 5, [0, 30])
+    pair.words(pair.new, {SPENT: 10, SPEND_LIMIT: 999, TOKEN_LIMIT: 999}, period=NOW)
+    kept = moved.carry_known([(KEY.id, lease)], pair.new, 1)
+    assert kept == {KEY.id: lease}
+    assert lease.until_ns == 0
+    found = dict(enumerate(pair.new.words[lease.at : lease.at + OWN_WORDS]))
+    assert (found[SPENT], found[HELD], found[HELD_TOKENS]) == (30, 20, 50)
+    assert (found[SPEND_LIMIT], found[TOKEN_LIMIT], found[OWN_PERIOD]) == (50, 50, NOW)
 
 
 @pytest.mark.parametrize(

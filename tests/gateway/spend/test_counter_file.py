@@ -368,3 +368,31 @@ def test_a_file_that_was_put_aside_is_closed(
     file.close()
     for descriptor in looked:
         os.close(descriptor)
+
+
+def test_a_file_that_lost_one_byte_is_not_whole(tmp_path: Path) -> None:
+    with CounterFile(tmp_path / "spend") as file:
+        assert file.whole
+        os.truncate(file.path, file.path.stat().st_size - 1)
+        assert not file.whole
+
+
+def test_a_file_that_has_grown_is_whole_in_its_new_size_only(tmp_path: Path) -> None:
+    with CounterFile(tmp_path / "spend") as file:
+        for number in range(GROWTH + 1):
+            file.place(f"key {number}")
+        assert file.whole
+        os.truncate(file.path, HEADER + GROWTH * SLOT)  # as large as it was at first
+        assert not file.whole
+
+
+def test_a_file_that_is_given_up_leaves_an_empty_one_that_tells_since_when(tmp_path: Path) -> None:
+    path = tmp_path / "spend"
+    (tmp_path / "spend.new").mkdir()  # what another process writes there is not in the way
+    with CounterFile(path) as file:
+        file.take_worker(3)
+        file.place("key")
+        file.give_up(77)
+        assert (file.words[0], file.whole, file.in_place) == (0, False, False)
+    words = struct.unpack(f"<{HEADER_WORDS}q", path.read_bytes())
+    assert words == (MAGIC, 2, SLOT_WORDS, 0, 0, 0, 77, *[0] * (HEADER_WORDS - 7))

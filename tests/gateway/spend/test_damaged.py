@@ -220,3 +220,70 @@ def test_keys_of_a_dead_worker_are_looked_at_in_parts(workers: Workers) -> None:
     assert calls == [True, True, True, False, False, False]
     standings = [alive.standing(record.id) for record in many]
     assert [one.spent_nano for one in standings if one is not None] == 5 * [DOLLAR // 2]
+
+
+def test_going_over_to_an_empty_file_is_said_and_lets_the_old_one_go(workers: Workers) -> None:
+    one = workers.start(0)
+    assert workers.asks(one, 10) == ""
+    before = len(os.listdir("/proc/self/fd"))
+    emptied(workers.path)
+    assert [one.keep_in_place(), one.keep_in_place()] == [True, False]
+    assert len(os.listdir("/proc/self/fd")) == before
+    workers.path.unlink()
+    assert [one.keep_in_place(), one.keep_in_place()] == [True, False]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_worker_that_dies_after_it_went_over_is_charged(workers: Workers) -> None:
+    one, two = workers.start(0), workers.start(1)
+    assert workers.asks(one, 10) == ""
+    emptied(workers.path)
+    assert [one.keep_in_place(), two.keep_in_place()] == [True, True]
+    assert not two.charge_dead()  # it lives, in the new file too
+    assert workers.spent(one) == (0, 10)
+    workers.made.remove(one)
+    one._file.close()  # as a kill does
+    assert not two.counts(KEY.id)  # which has met the key in the old file alone
+    assert not two.charge_dead()
+    two.add([KEY])
+    assert workers.spent(two) == (10, 0)
+
+
+def test_counters_are_lost_from_an_instant_of_the_clock_on(workers: Workers) -> None:
+    workers.clock.advance(1000 * SECOND)
+    one = workers.start(0)
+    assert not one.recounts
+    one.mark_lost()
+    assert (one._file.lost, one.recounts) == (1007 * SECOND, False)
+    workers.clock.advance(int(RECOUNT_S * SECOND) - 1)
+    assert not one.recounts
+    workers.clock.advance(1)
+    assert one.recounts
+
+
+def test_counters_can_be_lost_when_a_clock_begins(tmp_path: Path) -> None:
+    clock = ManualClock(now_ns=0, wall_ns=NOON)
+    with SpendCounters.open(tmp_path / "spend", 0, EVERY, clock=clock) as spend:
+        spend.mark_lost()
+        assert spend._file.lost == 1  # 0 says that nothing is missing
+        denied = spend.admit(KEY, NOON, 0, DOLLAR)
+        assert denied is not None
+        assert denied.reason == "counters"
+
+
+def test_a_worker_that_has_met_no_key_counts_what_the_ledger_says(workers: Workers) -> None:
+    spend = SpendCounters.open(workers.path, 0, [OTHER], clock=workers.clock)
+    workers.made.append(spend)
+    lease = spend._leases[OTHER.id]
+    spend.mark_lost()
+    told = {KEY.id: 30 * DOLLAR, OTHER.id: 4 * DOLLAR, "deleted": 5 * DOLLAR}
+    spend.recount(EVERY, told, last=False)
+    assert workers.spent(spend) == (30, 0)
+    assert workers.spent(spend, OTHER) == (4, 0)
+    assert spend._leases[OTHER.id] is lease
+    assert [spend.counts(name) for name in (KEY.id, PER_MINUTE.id, "deleted")] == [
+        True, False, False,
+    ]  # fmt: skip
+    assert workers.asks(spend, 1) == "counters"  # more may follow
+    spend.recount((), {})
+    assert workers.asks(spend, 1) == ""

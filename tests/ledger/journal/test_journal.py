@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -669,3 +670,9 @@ def test_a_failure_of_the_journal_says_whether_there_is_no_room(tmp_path: Path) 
     with pytest.raises(JournalFailed, match="closed") as caught:
         journal.write(NOTES[0])
     assert not caught.value.full
+
+
+def test_a_note_is_returned_as_it_was_packed(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 0)
+    assert journal.write(settled("x-1")) == msgspec.msgpack.encode(settled("x-1"))
+    journal.close()

@@ -9,6 +9,7 @@ import pytest
 from lightgate.ledger.store.answers import (
     AnswerRow,
     KnownAnswer,
+    _last_kept,
     find_answer,
     known_answers,
     prune_answers,
@@ -79,3 +80,10 @@ def test_expired_and_oldest_are_counted_together(ledger: Ledger) -> None:
     put_answers(ledger, [row(b"old", kept_ns=1, expires_ns=5), row(b"a", 2), row(b"b", 3)])
     assert prune_answers(ledger, 5, 150) == 2
     assert keys(ledger) == [b"b"]
+
+
+def test_what_has_to_go_is_the_first_answer_beyond_the_room_and_all_before(ledger: Ledger) -> None:
+    put_answers(ledger, [row(b"%d" % at, kept_ns=at) for at in range(4)])
+    with ledger.reading() as connection:
+        found = [_last_kept(connection, room) for room in (0, 99, 100, 299, 300, 399, 400)]
+    assert found == [3, 3, 2, 1, 0, 0, -1]

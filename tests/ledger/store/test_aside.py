@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from lightgate.ledger.failed import LedgerFailed
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.file_watch import FileWatch
+from lightgate.ledger.store.schema import attempt_notes
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
@@ -133,3 +135,47 @@ def test_a_look_finds_a_newer_ledger_and_one_without_a_table(tmp_path: Path) -> 
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(ConfigError, match="written by a newer Lightgate"):
         Ledger.later("sqlite", tmp_path).examined()
+
+
+def test_tables_that_no_step_has_made_are_refused_by_name(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE) as strange:
+        strange.execute("CREATE TABLE rollups (x)")
+        strange.execute("CREATE TABLE exchanges (x)")
+        strange.execute("CREATE TABLE other (x)")
+    strange.close()
+    ledger = Ledger.later("sqlite", tmp_path)
+    with pytest.raises(LedgerFailed, match="has a table exchanges that no step") as said:
+        ledger.examined()
+    assert said.value.hint
+    ledger.close()
+
+
+def test_a_ledger_that_is_no_file_of_its_own_has_no_days_apart(ledger: Ledger) -> None:
+    assert ledger.drop_days(attempt_notes, 10**18) is None
+    assert ledger.days(attempt_notes) is None
+
+
+def test_only_a_sound_ledger_that_is_open_is_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    Ledger.open("sqlite", tmp_path).close()
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        path.write_bytes(b"x" * path.stat().st_size)
+        ledger.damage = "known"
+        ledger.look_at_file()
+        assert ledger.damage == "known"
+        ledger.damage = ""
+        ledger.look_at_file()
+        assert ledger.damage
+    closed = Ledger.later("sqlite", tmp_path)
+    closed.look_at_file()
+    assert closed.damage == ""
+    closed.close()
+
+
+def test_without_its_driver_a_ledger_on_a_server_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "lightgate.ledger.database.postgres", None)
+    with pytest.raises(ConfigError, match="No driver for a PostgreSQL ledger") as said:
+        Ledger.later("postgresql://host/x")
+    assert said.value.hint == "pip install 'lightgate[postgres]'"

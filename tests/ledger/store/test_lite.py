@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,16 @@ def lite(tmp_path: Path) -> Iterator[LiteDatabase]:
         TABLE.create(connection)
     yield made
     made.engine.dispose()
+
+
+def test_a_new_file_and_its_folder_are_for_their_owner_only(lite: LiteDatabase) -> None:
+    """`lightgate keys create` makes both before the first `lightgate up` closes the folder."""
+    assert lite.path is not None
+    modes = [stat.S_IMODE(one.stat().st_mode) for one in (lite.path.parent, lite.path)]
+    assert modes == [0o700, 0o600]
+    lite.path.chmod(0o640)
+    LiteDatabase(database_url("sqlite", lite.path.parent), 0.0).engine.dispose()
+    assert stat.S_IMODE(lite.path.stat().st_mode) == 0o640  # what is there is its owner's matter
 
 
 def test_rows_are_inserted_whatever_is_missing_at_their_ends(lite: LiteDatabase) -> None:

@@ -461,3 +461,38 @@ def test_spending_of_each_running_period(ledger: Ledger, tmp_path: Path) -> None
         ["total"],
     ]
     assert found[0]["day"] == {"k": Decimal("0.000000007")}
+
+
+def test_sums_without_a_beginning_are_those_since_the_first_day_of_all(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    keep(ledger, tmp_path, [settled("x-1", attempt_note("x-1", wall_ns=0), wall_ns=0)])
+    assert spend_per_key(ledger) == {"k-1": Decimal(1500).scaleb(-9)}
+    assert [one.requests for one in usage_of_key(ledger, "k-1")] == [1]
+    assert [one.attempts for one in counts(ledger)] == [1]
+
+
+def test_of_exchanges_at_one_instant_the_later_id_is_the_newer(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    notes = [settled(made, request_id="mine") for made in ("x-1", "x-3", "x-2")]
+    keep(ledger, tmp_path, notes)
+    assert [record.id for record in recent(ledger)] == ["x-3", "x-2", "x-1"]
+    found = exchange_by_id(ledger, "mine")
+    assert found is not None
+    assert found[0].id == "x-3"
+
+
+def test_attempts_of_one_place_in_a_plan_are_in_the_order_of_their_ids(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    tries = [attempt_note("x", id=made, seq=seq) for made, seq in (("c", 0), ("b", 1), ("a", 1))]
+    keep(ledger, tmp_path, [settled("x", *tries)])
+    assert [attempt.id for attempt in attempts_of(ledger, "x")] == ["c", "a", "b"]
+
+
+def test_the_last_hundred_exchanges_are_returned_unless_told_otherwise(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    keep(ledger, tmp_path, [settled(f"x-{at:03d}") for at in range(101)], 200)
+    assert len(recent(ledger)) == 100

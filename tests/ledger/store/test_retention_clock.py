@@ -153,3 +153,29 @@ def test_a_full_disk_leaves_no_part_of_the_file(
     assert "No space left on device" in caplog.text
     assert not list(site.data.glob("retention*.new"))
     assert (site.data / FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("leap_h", "much"), [(0, False), (144, False), (145, True)], ids=["none", "a fifth", "more"]
+)
+def test_a_leap_takes_much_if_it_makes_more_than_a_fifth_of_the_rows_too_old(
+    site: Site, leap_h: int, much: bool
+) -> None:
+    """Of 720 rows, the first is as old as rows may be, and is one of those that are kept."""
+    usual = site.clock.wall_ns()
+    assert site.retention._takes_much(usual, usual + leap_h * HOUR) is much
+
+
+def test_rows_that_are_too_old_already_are_not_counted_as_lost(site: Site) -> None:
+    usual = site.clock.wall_ns() + 700 * HOUR  # 20 rows are kept
+    assert site.retention._takes_much(usual, usual + 5 * HOUR)
+    assert not site.retention._takes_much(usual, usual + 4 * HOUR)
+
+
+def test_a_ledger_that_cannot_be_read_at_the_start_is_as_old_as_the_clock_says(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_bytes(b"no database" * 1000)
+    ledger = Ledger.later(tmp_path / "file")
+    assert RetentionClock(ledger, tmp_path, clock=ManualClock(wall_ns=T0))._seen is None
+    ledger.close()

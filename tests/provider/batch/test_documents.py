@@ -311,6 +311,9 @@ def test_pages_of_the_kinds_of_file_apis() -> None:
     assert jobs.page({"data": [{}, 7], "has_more": True}) == ([{}], "")
     assert jobs.page({"data": {}, "has_more": False, "last_id": "a"}) == ([], "")
     assert jobs.page([{"id": "a"}]) == ([{"id": "a"}], "")
+    tree = {"data": [], "has_more": True, "last_id": "a/b?c"}
+    assert jobs.page(tree) == ([], f"{jobs.first_page}&after=a%2Fb%3Fc")
+    assert jobs.page(tree | {"last_id": 7}) == jobs.page(tree | {"has_more": 1}) == ([], "")
     groq, _ = at(GroqJobs)
     assert groq.page({"data": [{}], "paging": {"next_cursor": "a/b"}}) == ([{}], "?cursor=a%2Fb")
     assert groq.page({"data": [{}], "paging": {}}) == ([{}], "")
@@ -537,3 +540,34 @@ async def answered(monkeypatch: pytest.MonkeyPatch, body: bytes, status: int = 2
     monkeypatch.setattr(BatchExchange, "_run", run)
     target: Any = SimpleNamespace(base_url="http://127.0.0.1:9/v1", name="lab/m", secrets=())
     return await BatchExchange(SimpleNamespace(), target).send("GET", "/x", (), ())  # type: ignore[arg-type]
+
+
+async def test_an_answer_in_pieces_is_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(_self: Any, _method: Any, _path: Any, _body: Any, _headers: Any, to: Any) -> None:
+        to.status, to.headers = 200, [(b"a", b"b")]
+        to.parts += [b'{"a', b'":', b"1}"]
+
+    monkeypatch.setattr(BatchExchange, "_run", run)
+    target: Any = SimpleNamespace(base_url="http://127.0.0.1:9/v1", name="lab/m", secrets=())
+    made = BatchExchange(SimpleNamespace(), target)  # type: ignore[arg-type]
+    answer = await made.send("GET", "/x", (), ())
+    assert (answer.tree, answer.headers) == ({"a": 1}, [(b"a", b"b")])
+
+
+@pytest.mark.parametrize(("url", "root"), [("http://h:9/vX/", "/vX"), ("http://h:9/", "")])
+def test_the_root_of_a_provider_ends_without_a_slash(url: str, root: str) -> None:
+    target: Any = SimpleNamespace(base_url=url, name="lab/m", secrets=())
+    assert BatchExchange(SimpleNamespace(), target).root == root  # type: ignore[arg-type]
+
+
+async def test_the_name_of_a_job_of_files_stays_one_part_of_the_path() -> None:
+    tree = {"id": "j/1?x", "status": "completed", "output_file_id": "f/2?y"}
+    jobs, recorder = at(FileJobs, tree, {})
+    status = await jobs.poll("j/1?x")
+    await jobs.cancel("j/1?x")
+    assert [one async for one in jobs.results(status)] == []
+    assert [path.rpartition("/batches/")[2] for path in recorder.paths[:2]] == [
+        "j%2F1%3Fx",
+        "j%2F1%3Fx/cancel",
+    ]
+    assert recorder.paths[2].endswith("/files/f%2F2%3Fy/content")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lightgate.errors import Malformed
-from lightgate.provider.batch.anthropic import _result
+from lightgate.provider.batch.anthropic import MessageJobs, _result
 from lightgate.provider.batch.gemini import GeminiJobs
 from lightgate.provider.batch.job import JobAsked, JobLine, JobState, JobStatus
 
@@ -132,3 +132,13 @@ def test_a_line_that_no_message_batch_has_is_malformed(line: bytes) -> None:
 @pytest.mark.parametrize(("kind", "end"), [("canceled", "cancelled"), ("expired", "expired")])
 def test_a_line_that_was_not_worked_on_says_so(kind: str, end: str) -> None:
     assert _result(b'{"custom_id": "a", "result": {"type": "%s"}}' % kind.encode()).end == end
+
+
+async def test_a_message_batch_whose_name_has_a_slash_stays_one_part_of_the_path() -> None:
+    tree = {"id": "b/1?x", "processing_status": "in_progress"}
+    at = Recorder("m", tree, {})
+    jobs = MessageJobs(at)  # type: ignore[arg-type] # a recorder
+    await jobs.poll("b/1?x")
+    await jobs.cancel("b/1?x")
+    one = "/v1beta/messages/batches/b%2F1%3Fx"
+    assert at.paths == [one, f"{one}/cancel"]

@@ -61,7 +61,7 @@ def test_another_file(home: dict[str, str], tmp_path: Path) -> None:
     ("env", "said"),
     [
         ({"AWS_PROFILE": "nobody"}, "no profile 'nobody'"),
-        ({"AWS_PROFILE": "sso"}, "profile 'sso' of .* holds no keys"),
+        ({"AWS_PROFILE": "sso"}, "^The profile 'sso' of .* holds no keys"),
         ({"AWS_ACCESS_KEY_ID": "A"}, "without its secret"),
         ({"AWS_ACCESS_KEY_ID": "A\nb", "AWS_SECRET_ACCESS_KEY": "s"}, "The AWS access key in "),
         ({"AWS_SHARED_CREDENTIALS_FILE": "/nowhere"}, "There are no AWS credentials"),

@@ -562,3 +562,11 @@ def test_a_request_needs_the_tokens_of_its_bytes_and_of_its_longest_answer() -> 
     gates = Admission()
     assert gates.need(400, None) == (100.0, 512.0)
     assert gates.need(400, 50) == (100.0, 50.0)
+
+
+def test_a_wait_for_a_learnt_rate_is_never_none_at_all() -> None:
+    rate = LearntRate()
+    rate.rate, rate._level, rate._seen_ns = 1e12, 1.0 - 1e-9, 7
+    assert rate.wait_ns(7) == 1
+    rate.rate, rate._level = 2.0, 0.5
+    assert rate.wait_ns(7) == 250_000_000

@@ -190,3 +190,36 @@ def test_a_text_that_is_none_is_left_as_it_is() -> None:
 def test_what_cannot_be_read_is_not_shared() -> None:
     assert not may_share("openai-chat", {"temperature": msgspec.Raw(b"{0")}, "any")
     assert may_share("openai-chat", {"temperature": msgspec.Raw(b"0")}, "any")
+
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+ASKED = {"role": "user", "content": "Hi"}
+
+
+@pytest.mark.parametrize(
+    "again",
+    [SYSTEM, SYSTEM | {"type": "message"}, {"type": "message", "role": "system",
+                                            "content": "Be brief."}],
+)  # fmt: skip
+def test_system_text_that_is_said_again_before_the_first_turn_is_left_out(
+    again: dict[str, Any],
+) -> None:
+    trimmed = trim("openai-chat", raw(messages=[SYSTEM, again, ASKED]))
+    assert trimmed.doubled == 1
+    assert bytes(trimmed.fields["messages"]) == msgspec.json.encode([SYSTEM, ASKED])
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [SYSTEM, SYSTEM | {"name": "other"}, ASKED],  # what else stands there may count
+        [SYSTEM, ASKED, SYSTEM],
+        [ASKED, SYSTEM, SYSTEM],
+        [SYSTEM, {"role": "user", "content": "Be brief."}],
+    ],
+)
+def test_other_turns_are_never_taken_for_a_repetition(messages: list[dict[str, Any]]) -> None:
+    fields = raw(messages=messages)
+    trimmed = trim("openai-chat", fields)
+    assert trimmed.doubled == 0
+    assert trimmed.fields["messages"] is fields["messages"]  # not even written anew

@@ -5,11 +5,13 @@ The client's clock is put in the place of the real one; the connections only pre
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lightgate.errors import PeerReset
 from lightgate.wire.client import client as client_module
 from lightgate.wire.client.client import KEEP_IDLE_NS, Client
 from lightgate.wire.client.pool import CLOSES, KEPT_NS, SOON_NS, Pool
@@ -182,3 +184,82 @@ def test_the_watched_connection_makes_room_before_the_oldest_idle_one() -> None:
     pool.watched = watched
     assert [pool.spared() for _ in range(3)] == [watched, oldest, newest]
     assert pool.watched is None
+
+
+async def test_a_connection_that_comes_back_to_a_closed_client_is_closed(client: Client) -> None:
+    back: Any = Played(7)
+    client._release(back)
+    assert (back.aborted, client._pools) == (True, {})
+
+
+@pytest.mark.parametrize("shut", [[0, 0], [CLOSES, CLOSES]], ids=["kept", "watched"])
+async def test_a_connection_that_comes_back_is_promised_to_who_waits(
+    client: Client, shut: list[int]
+) -> None:
+    pool = client._pools[HERE] = Pool(1)
+    pool.open, pool.shut = 1, shut
+    waiter = asyncio.get_running_loop().create_future()
+    pool.waiting.append(waiter)
+    back: Any = Played(7, pooled=False)
+    client._release(back)
+    assert (waiter.done(), pool.promised, len(pool.waiting)) == (True, 1, 0)
+
+
+async def test_a_pool_is_made_once_for_an_origin(client: Client) -> None:
+    assert client._pool(HERE) is client._pool(HERE)
+    assert client._pool(HERE) is not client._pool(Origin("http", "api.test", 81))
+
+
+async def test_only_an_end_of_a_kept_connection_soon_after_an_answer_is_counted(
+    client: Client,
+) -> None:
+    for facts, counted in (
+        ({}, 1),
+        ({"pooled": False}, 0),
+        ({"gone": True}, 0),
+        ({"answered": False}, 0),
+    ):
+        ended: Any = Played(SOON_NS - 1, **facts)
+        pool = pool_of(client, ended)
+        client._gone(ended)
+        assert pool.shut == [counted, 0]
+
+
+@pytest.mark.parametrize(
+    ("sent_ns", "idle_ns", "counted"),
+    [(NOW - 10, SOON_NS + 5, 1), (0, SOON_NS + 5, 0), (0, SOON_NS - 1, 1), (NOW, SOON_NS, 0)],
+)
+async def test_a_reset_counts_by_the_time_between_the_answer_and_the_next_request(
+    client: Client, monkeypatch: pytest.MonkeyPatch, sent_ns: int, idle_ns: int, counted: int
+) -> None:
+    again: list[Any] = []
+    monkeypatch.setattr(client, "_connect", lambda trip, *, fresh: again.append((trip, fresh)))
+    one: Any = Played(idle_ns, trip=None)
+    pool = pool_of(client)
+    pool.open = 1
+    error = PeerReset("gone")
+    error.early = True
+    request = SimpleNamespace(once=False, marks=SimpleNamespace(resent=False))
+    trip: Any = SimpleNamespace(
+        connection=one, keep_alive=True, request=request, sent_ns=sent_ns, over=True
+    )
+    client.ended(trip, error)
+    assert pool.shut == [counted, 0]
+    assert again == [(trip, True)]
+    assert (request.marks.resent, trip.over, one.aborted) == (True, False, True)
+
+
+@pytest.mark.parametrize("error", [None, PeerReset("late")], ids=["an answer", "an error"])
+async def test_a_roundtrip_that_is_over_lets_go_of_its_request(
+    client: Client, error: PeerReset | None
+) -> None:
+    """Its taker holds the roundtrip: either would keep the other in memory."""
+    told: list[Any] = []
+    one: Any = Played(0, trip=None)
+    pool_of(client)
+    request = SimpleNamespace(once=True, over=told.append)
+    trip: Any = SimpleNamespace(connection=one, keep_alive=True, request=request, sent_ns=1)
+    client.ended(trip, error)
+    assert told == [error]
+    assert not hasattr(trip, "request")
+    assert one.aborted is (error is not None)
