@@ -23,9 +23,10 @@ from lightgate.console.admin.sign_in import SignIns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, Page, Response
+    from playwright.sync_api import Browser, Page, Response, Route
 
     Visit = Callable[..., "Page"]
+    Change = Callable[[dict[str, Any]], None]
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / ".shots"  # pictures of every page, kept for a person to look at
@@ -204,6 +205,17 @@ def signed_in(visit: Visit, site: Site) -> Visit:
     drawn(page)
     page.close()
     return visit
+
+
+def changed(visit: Visit, pattern: str, change: Change) -> None:
+    """Let pages that are opened from now on be told something else."""
+
+    def tell(route: Route) -> None:
+        told = route.fetch().json()
+        change(told)
+        route.fulfill(json=told)
+
+    visit("/enter").context.route(pattern, tell)
 
 
 def _stays(url: str, home: str, wrong: list[str]) -> None:

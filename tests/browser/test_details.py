@@ -6,32 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from browser.conftest import drawn
+from browser.conftest import changed, drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from playwright.sync_api import Page
 
-    from playwright.sync_api import Page, Route
+    from browser.conftest import Change, Visit
 
-    from browser.conftest import Visit
-
-    Change = Callable[[dict[str, Any]], None]
 
 LONG = "accounts/fireworks/models/qwen3-235b-a22b-instruct-2507-with-a-longer-context"
 OPENED = f"/requests?limit=3&open={2999:032x}"
 CUT = "(cell) => cell.scrollWidth > cell.clientWidth"
 HIDDEN_WIDTH = "(box) => box.scrollWidth - box.clientWidth"
-
-
-def changed(visit: Visit, pattern: str, change: Change) -> None:
-    """Let pages that are opened from now on be told something else."""
-
-    def tell(route: Route) -> None:
-        told = route.fetch().json()
-        change(told)
-        route.fulfill(json=told)
-
-    visit("/enter").context.route(pattern, tell)
 
 
 def opened(visit: Visit, change: Change) -> Page:

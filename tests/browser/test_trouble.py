@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
 
-from browser.conftest import drawn, was_seen, watch
+from browser.conftest import changed, drawn, was_seen, watch
 from browser.traffic import HOSTILE
 from lightgate.console.site.pages import PAGES, ConsolePage
 
@@ -73,13 +73,13 @@ def test_a_console_that_is_gone_is_said_in_words(visit: Visit) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/requests?limit=5"])
 def test_a_stream_says_that_its_numbers_are_old(visit: Visit, path: str) -> None:
-    page = visit(path)
-
     def troubled(route: Route) -> None:
         route.fulfill(content_type="text/event-stream", body=f'event: trouble\ndata: "{BUSY}"\n\n')
 
+    # Before the page is opened: Chromium may let a request pass that follows at once.
+    visit("/enter").context.route("**/api/live?**", troubled)
+    page = visit(path)
     watch(page, f"document.querySelector('#live.stale')?.textContent.startsWith('{BUSY} Th')")
-    page.route("**/api/live?**", troubled)
     page.get_by_label("period").select_option("-1h")
     page.wait_for_function("() => window.seen")
     assert was_seen(page)
@@ -108,15 +108,12 @@ def test_points_of_too_few_samples_are_said(visit: Visit) -> None:
 
 
 def test_every_edge_of_the_map_has_its_name(visit: Visit) -> None:
-    page = visit("/map?from=-30d", width=390)
-
-    def longer(route: Route) -> None:
-        told = route.fetch().json()
+    def longer(told: dict[str, Any]) -> None:
         for row in told["rows"]:
             row["target"] += "-with-a-name-that-somebody-typed-for-an-evaluation"
-        route.fulfill(json=told)
 
-    page.route("**/api/map?**", longer)
+    changed(visit, "**/api/map?**", longer)
+    page = visit("/map?from=-30d", width=390)
     page.keyboard.press("r")
     page.locator("#points", has_text="an-evaluation").wait_for()
     assert page.locator(".point.edge").count() >= 2
