@@ -32,6 +32,12 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[tuple[str, int], ...]]] = {
         },
         ((HEARD, 40), ("audio", 60)),
     ),
+    "sound in": ("openai", {**CHAT, "prompt_tokens_details": {"audio_tokens": 40}}, ((HEARD, 40),)),
+    "sound out": (
+        "openai",
+        {**CHAT, "completion_tokens_details": {"audio_tokens": 60}},
+        (("audio", 60),),
+    ),
     "a picture": (
         "openai",
         {**CHAT, "completion_tokens_details": {"image_tokens": 70}},

@@ -187,6 +187,15 @@ async def test_a_wrong_upload_is_told_why(
     assert folder(rig) == []
 
 
+async def test_only_uploads_are_read_as_files(start: Start) -> None:
+    rig = await start(terms=TWO)
+    for path in ("/v1/nothing/files", "/v1/models/files"):
+        got = await ask(rig, "POST", path, form(b"x"), content_type=TYPE)
+        assert 400 <= got.status < 500
+        assert got.json["error"]["message"]
+    assert folder(rig) == []
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -14,6 +14,7 @@ from lightgate.gateway.spend.shares import (
     BASE,
     HELD,
     HELD_TOKENS,
+    OWN_PERIOD,
     OWN_WORDS,
     PERIOD,
     REQUEST_LIMIT,
@@ -27,6 +28,8 @@ from lightgate.gateway.spend.shares import (
     TOKENS,
     Amounts,
     LockedSlot,
+    SeenSpend,
+    has_lease,
     lower_limits,
     place_of,
 )
@@ -170,3 +173,61 @@ def test_one_more_worker_is_seen_where_there_is_one() -> None:
     assert bench.slot.money() == (0, 0)
     assert Bench(workers=2).slot.taken()[0] == Amounts(0, 0, 0)
     assert bench.got(2, HELD, HELD_TOKENS, TOKENS, SPENT) == (9, 0, 0, 9)
+
+
+def test_what_was_seen_of_a_spend_raises_it_and_never_lowers_it() -> None:
+    bench = Bench()
+    bench.words[AT + BASE] = 50
+    bench.put(0, spent=20)
+    bench.put(1, spent=30, own_period=36)  # of a period that is over
+    before = bench.words[AT - BASE]
+    bench.slot.raise_to(SeenSpend(40, 60, [10, 5, 7]))
+    assert (bench.words[AT + BASE], bench.words[AT - BASE]) == (60, before)
+    assert [bench.got(worker, SPENT, OWN_PERIOD) for worker in range(3)] == [
+        (20, 40), (5, 40), (7, 40),
+    ]  # fmt: skip
+    bench.slot.raise_to(SeenSpend(40, 55, [21, 4, 8]))
+    assert bench.words[AT + BASE] == 60
+    assert [bench.got(worker, SPENT)[0] for worker in range(3)] == [21, 5, 8]
+    assert bench.slot.money() == (60 + 21 + 5 + 8, 0)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+def test_a_spend_is_seen_for_as_many_workers_as_there_were(workers: int) -> None:
+    bench = Bench()
+    bench.slot.raise_to(SeenSpend(40, 0, [9] * workers))
+    assert [bench.got(worker, SPENT)[0] for worker in range(3)] == [
+        *[9] * workers, *[0] * (3 - workers),
+    ]  # fmt: skip
+
+
+def test_a_spend_of_another_period_raises_nothing() -> None:
+    bench = Bench()
+    bench.words[AT + BASE] = 50
+    bench.slot.raise_to(SeenSpend(36, 60, [10]))
+    assert (bench.words[AT + PERIOD], bench.words[AT + BASE]) == (40, 50)
+    assert bench.got(0, SPENT) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("counts", "leased"),
+    [
+        ({}, False),
+        ({"held": 1}, True),
+        ({"held_tokens": 1}, True),
+        ({"spend_limit": 6, "spent": 5}, True),
+        ({"spend_limit": 5, "spent": 5}, False),
+        ({"spend_limit": 4, "spent": 5}, False),
+        ({"request_limit": 6, "requests": 5}, True),
+        ({"request_limit": 5, "requests": 5}, False),
+        ({"request_limit": 4, "requests": 5}, False),
+        ({"token_limit": 6, "tokens": 5}, True),
+        ({"token_limit": 5, "tokens": 5}, False),
+        ({"token_limit": 4, "tokens": 5}, False),
+    ],
+)
+def test_a_worker_has_a_lease_while_it_may_take_more(counts: dict[str, int], leased: bool) -> None:
+    bench = Bench()
+    bench.put(2, **counts)
+    assert has_lease(bench.words, bench.place(2)) is leased
+    assert not has_lease(bench.words, bench.place(1))

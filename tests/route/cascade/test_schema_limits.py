@@ -90,6 +90,7 @@ def test_eight_errors_are_told() -> None:
         ({"properties": {"a": {"required": ["b"]}}}, {"a": {}}, "$.a lacks 'b'"),
         ({"additionalProperties": False}, {"x" * 50: 1}, f"$.{'x' * 40} may not be there"),
         ({"required": ["y" * 50]}, {}, f"$ lacks {'y' * 40!r}"),
+        ({"properties": {"y" * 50: False}}, {"y" * 50: 1}, f"$.{'y' * 40} may not be there"),
         ({"anyOf": [False]}, 1, "$ fits no branch of anyOf"),
         ({"oneOf": [True, True]}, 1, "$ fits more than one branch of oneOf"),
     ],
