@@ -90,9 +90,11 @@ class Worker:
         return False, f"{len(candidate.tests)} tests" if candidate.tests else "no test"
 
     def _sure(self, candidate: Candidate, ran: Ran) -> bool:
-        again = [ran.test] if ran.test else candidate.tests
+        # What fails before any test does so with the nearest ones alone. All of them in one process
+        # would have to pass without the change, which tests of another file may prevent.
+        again = [ran.test] if ran.test else candidate.tests[:NEAREST]
         key = (ran.test or " ".join(sorted({name.split("::")[0] for name in again})), ran.fresh)
-        if ran.test and not self._run(candidate, again, fresh=ran.fresh).failed:
+        if not self._run(candidate, again, fresh=ran.fresh).failed:
             return False
         if key not in self._sound:
             self._sound[key] = not self._run(candidate, again, fresh=ran.fresh, plain=True).failed

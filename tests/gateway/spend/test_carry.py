@@ -112,6 +112,76 @@ def test_without_the_old_file_the_limits_fall_to_what_the_worker_knows(pair: Pai
 
 
 @pytest.mark.parametrize(
+    ("seen", "spent", "others", "own"),
+    [([10, 30], 35, 10, 35), ([10, 30], 3, 10, 30), ([10], 35, 10, 35), ([], 0, 0, 0)],
+)
+def test_into_an_empty_file_goes_what_a_worker_knows_of_itself_and_others(
+    pair: Pair, seen: list[int], spent: int, others: int, own: int
+) -> None:
+    lease = pair.lease
+    lease.spent, lease.held, lease.held_tokens = spent, 20, 50
+    lease.seen = SeenSpend(NOW, 5, seen)
+    moved.carry_known([(KEY.id, lease)], pair.new, 1)
+    words, slot = pair.new.words, lease.slot
+    found = dict(enumerate(words[lease.at : lease.at + OWN_WORDS]))
+    assert (found[OWN_PERIOD], found[SPENT], found[HELD], found[HELD_TOKENS]) == (NOW, own, 20, 50)
+    assert (words[slot.at + PERIOD], words[slot.at + BASE]) == (NOW, 5)
+    assert words[place_of(slot, 0) + SPENT] == others
+    assert (lease.spent, lease.held, lease.held_tokens) == (own, 20, 50)
+
+
+def test_a_spend_of_another_period_does_not_go_along(pair: Pair) -> None:
+    lease = pair.lease
+    lease.spent, lease.held, lease.seen = 35, 20, SeenSpend(NOW, 5, [10, 30])
+    pair.words(pair.new, {}, period=NOW + 4)
+    moved.carry_known([(KEY.id, lease)], pair.new, 1)
+    assert (lease.spent, lease.held) == (0, 20)
+
+
+def test_keys_of_which_nothing_is_known_get_no_slot(pair: Pair) -> None:
+    pair.lease.seen = SeenSpend(NOW, 5, [10])
+    nothing = Lease(KEY, pair.lease.slot, 1, 0)
+    kept = moved.carry_known([("nothing", nothing), (KEY.id, pair.lease)], pair.new, 1)
+    assert kept == {KEY.id: pair.lease}
+    assert [name for name, _ in pair.new.slots()] == ["another", KEY.id]
+
+
+def test_what_a_worker_knows_is_written_under_the_lock_of_the_slot(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Any] = []
+    pair.lease.held = 20
+    for name in ("lock", "unlock"):
+        monkeypatch.setattr(CounterFile, name, lambda _, slot, name=name: done.append((name, slot)))
+    monkeypatch.setattr(Lease, "give_back", lambda *_: done.append("written"))
+    moved.carry_known([(KEY.id, pair.lease)], pair.new, 1)
+    slot = pair.lease.slot
+    assert done[-3:] == [("lock", slot), "written", ("unlock", slot)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_file_is_given_up_under_its_lock(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    done: list[Any] = []
+
+    def give_up(_: CounterFile, now_ns: int) -> None:
+        done.append(now_ns)
+        if fails:
+            raise OSError
+
+    for name in ("lock", "unlock"):
+        monkeypatch.setattr(CounterFile, name, lambda _, slot, name=name: done.append((name, slot)))
+    monkeypatch.setattr(CounterFile, "give_up", give_up)
+    if fails:
+        with pytest.raises(OSError):  # noqa: PT011 - of this test
+            moved.renewed(pair.old, 7)
+    else:
+        moved.renewed(pair.old, 7).close()
+    assert (done[:2], done[-1]) == ([("lock", WHOLE), 7], ("unlock", WHOLE))
+
+
+@pytest.mark.parametrize(
     ("known", "base", "after"),
     [(0, 0, 30), (10, 5, 20), (25, 5, 5), (40, 5, 5)],  # spent by the worker itself, and beside
 )

@@ -197,6 +197,37 @@ def test_on_a_full_disk_what_is_settled_stays_known(
     assert workers.spent(one) == (7, 20)
 
 
+@pytest.mark.parametrize(("more", "left"), [(0, 20), (5, 15), (25, 0)])
+def test_on_a_full_disk_no_less_than_nothing_is_reserved(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, more: int, left: int
+) -> None:
+    record = key(budget_usd=Decimal(100), tpm=1000)
+    one = workers.start(0)
+    for _ in range(2):
+        assert one.admit(record, NOON, 10, 10 * DOLLAR) is None
+    emptied(workers.path)
+    full_disk(monkeypatch)
+    one.settle(record.id, more * DOLLAR, 7 * DOLLAR, more, 3)
+    lease = one._leases[record.id]
+    assert (lease.spent, lease.held, lease.held_tokens) == (7 * DOLLAR, left * DOLLAR, left)
+
+
+@pytest.mark.parametrize("word", ["held_at", "spent_at"])
+def test_one_word_that_was_written_over_is_enough(workers: Workers, word: str) -> None:
+    one = workers.start(0)
+    assert workers.asks(one, 10) == ""
+    one._file.words[getattr(one._leases[KEY.id], word)] += 1
+    assert workers.asks(one, 1) == "counters"
+    assert workers.spent(one) == (0, 10)
+
+
+def test_nobody_is_charged_in_a_file_that_was_cut_off(workers: Workers) -> None:
+    one = workers.start(0)
+    assert workers.asks(one, 10) == ""
+    emptied(workers.path)
+    assert not one.charge_dead()
+
+
 def test_a_worker_says_whether_it_found_an_empty_file(workers: Workers) -> None:
     assert workers.start(0).fresh
     assert not workers.start(1).fresh
@@ -220,6 +251,45 @@ def test_keys_of_a_dead_worker_are_looked_at_in_parts(workers: Workers) -> None:
     assert calls == [True, True, True, False, False, False]
     standings = [alive.standing(record.id) for record in many]
     assert [one.spent_nano for one in standings if one is not None] == 5 * [DOLLAR // 2]
+
+
+def test_a_life_that_follows_is_charged_from_the_first_key_on(workers: Workers) -> None:
+    many = [key(budget_usd=Decimal(10)) for _ in range(3)]
+    alive = workers.start(1)
+    alive.add(many)
+
+    def live_and_die(dollars: int) -> None:
+        other = workers.start(0)
+        assert not alive.charge_dead()
+        for record in many:
+            assert other.admit(record, NOON, 0, dollars * DOLLAR) is None
+        workers.made.remove(other)
+        other._file.close()  # as a kill does
+
+    def spent() -> list[float]:
+        return [workers.spent(alive, record)[0] for record in many]
+
+    live_and_die(1)
+    assert alive.charge_dead(len(EVERY) + 1)
+    assert spent() == [1, 0, 0]
+    live_and_die(2)
+    assert not alive.charge_dead()
+    assert spent() == [3, 3, 3]
+    assert alive._charging == {}
+
+
+def test_what_was_left_to_charge_of_the_old_file_is_forgotten_with_it(workers: Workers) -> None:
+    many = [key(budget_usd=Decimal(1)) for _ in range(5)]
+    alive, dead = workers.start(0), workers.start(1)
+    for record in many:
+        assert dead.admit(record, NOON, 0, DOLLAR // 2) is None
+    workers.made.remove(dead)
+    dead._file.close()  # as a kill does
+    assert alive.charge_dead(2)
+    emptied(workers.path)
+    assert alive.keep_in_place()
+    SpendCounters.open(workers.path, 2).close()  # now the dead one is among the file's workers
+    assert not alive.charge_dead(2)
 
 
 def test_going_over_to_an_empty_file_is_said_and_lets_the_old_one_go(workers: Workers) -> None:

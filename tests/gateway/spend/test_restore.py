@@ -132,8 +132,10 @@ def test_budgets_of_one_period_alone_are_restored(
     module = "lightgate.ledger.store.queries.spend_per_key"
     monkeypatch.setattr(module, lambda *_: {key.id: Decimal("0.000000007")})
     with SpendCounters.open(tmp_path / "spend", 0, clock=clock) as spend:
+        spend.mark_lost()
         restore(spend, ledger, [key], clock.wall_ns())  # type: ignore[arg-type]
         assert spend.own_part(key).spent_nano == 7
+        assert spend.admit(key, clock.wall_ns(), 0, 1) is None  # nothing is missing any more
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

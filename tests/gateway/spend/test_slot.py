@@ -68,15 +68,18 @@ class Bench:
             self.words[AT + ring + 1 + second % RING] = count
 
 
-def test_workers_words_stand_one_after_the_other() -> None:
-    bench = Bench()
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_workers_words_stand_one_after_the_other(bench: Bench) -> None:
     places = [bench.place(worker) for worker in range(3)]
     assert [place - places[0] for place in places] == [0, OWN_WORDS, 2 * OWN_WORDS]
     assert places[0] == AT + RING_TOKENS + 1 + RING
 
 
-def test_all_seconds_of_a_ring_count() -> None:
-    bench = Bench()
+def test_all_seconds_of_a_ring_count(bench: Bench) -> None:
     for second in range(NOW - RING + 1, NOW + 1):
         bench.ring(RING_REQUESTS, {second: 1})
         bench.ring(RING_TOKENS, {second: 1000 + second})
@@ -91,8 +94,7 @@ def test_all_seconds_of_a_ring_count() -> None:
     assert bench.slot.head() == NOW
 
 
-def test_what_is_taken_is_spent_reserved_and_leased_to_others() -> None:
-    bench = Bench()
+def test_what_is_taken_is_spent_reserved_and_leased_to_others(bench: Bench) -> None:
     bench.words[AT + BASE] = 5
     bench.put(0, held=10, spent=20, spend_limit=100, requests=3, request_limit=7, held_tokens=30,
               tokens=40, token_limit=200)  # fmt: skip
@@ -116,8 +118,9 @@ def test_what_is_taken_is_spent_reserved_and_leased_to_others() -> None:
     assert bench.slot.held_tokens() == 30 + 5 + 3
 
 
-def test_counts_of_another_period_or_an_old_second_are_over_but_reservations_hold() -> None:
-    bench = Bench()
+def test_counts_of_another_period_or_an_old_second_are_over_but_reservations_hold(
+    bench: Bench,
+) -> None:
     bench.put(0, own_period=36, held=10, spent=20, own_second=NOW - RING, requests=3,
               held_tokens=30, tokens=40)  # fmt: skip
     bench.put(2, own_second=NOW - RING + 1, requests=5, held_tokens=2, tokens=4)
@@ -128,8 +131,7 @@ def test_counts_of_another_period_or_an_old_second_are_over_but_reservations_hol
     assert bench.slot.seconds(RING_TOKENS, TOKENS)[0] == 4
 
 
-def test_counts_of_a_second_to_come_are_not_of_this_minute() -> None:
-    bench = Bench()
+def test_counts_of_a_second_to_come_are_not_of_this_minute(bench: Bench) -> None:
     bench.put(0, own_second=NOW + 1, requests=3, tokens=4, held_tokens=5)
     assert bench.slot.taken()[0] == Amounts(0, 0, 5)
     assert sum(bench.slot.seconds(RING_REQUESTS, REQUESTS)) == 0
@@ -148,8 +150,7 @@ def test_counts_of_a_second_to_come_are_not_of_this_minute() -> None:
         (NOW - 62, [0] * 61, NOW - 62),
     ],
 )
-def test_rings_turn_with_the_seconds(second: int, left: list[int], head: int) -> None:
-    bench = Bench()
+def test_rings_turn_with_the_seconds(bench: Bench, second: int, left: list[int], head: int) -> None:
     for ring in (RING_REQUESTS, RING_TOKENS):
         bench.ring(ring, {NOW - 60 + n: n + 1 for n in range(61)})
     bench.slot.turn(second)
@@ -158,8 +159,7 @@ def test_rings_turn_with_the_seconds(second: int, left: list[int], head: int) ->
         assert bench.words[AT + ring] == head
 
 
-def test_a_lower_limit_is_never_raised() -> None:
-    bench = Bench()
+def test_a_lower_limit_is_never_raised(bench: Bench) -> None:
     bench.put(
         0, held=5, spent=5, spend_limit=8, requests=9, request_limit=1, tokens=9, token_limit=2
     )
@@ -175,16 +175,15 @@ def test_one_more_worker_is_seen_where_there_is_one() -> None:
     assert bench.got(2, HELD, HELD_TOKENS, TOKENS, SPENT) == (9, 0, 0, 9)
 
 
-def test_what_was_seen_of_a_spend_raises_it_and_never_lowers_it() -> None:
-    bench = Bench()
+def test_what_was_seen_of_a_spend_raises_it_and_never_lowers_it(bench: Bench) -> None:
     bench.words[AT + BASE] = 50
     bench.put(0, spent=20)
     bench.put(1, spent=30, own_period=36)  # of a period that is over
-    before = bench.words[AT - BASE]
-    bench.slot.raise_to(SeenSpend(40, 60, [10, 5, 7]))
-    assert (bench.words[AT + BASE], bench.words[AT - BASE]) == (60, before)
+    bench.put(2, spent=9, own_period=36)
+    bench.slot.raise_to(SeenSpend(40, 60, [10, 5, 0]))
+    assert (bench.words[AT + PERIOD], bench.words[AT + BASE]) == (40, 60)
     assert [bench.got(worker, SPENT, OWN_PERIOD) for worker in range(3)] == [
-        (20, 40), (5, 40), (7, 40),
+        (20, 40), (5, 40), (0, 40),
     ]  # fmt: skip
     bench.slot.raise_to(SeenSpend(40, 55, [21, 4, 8]))
     assert bench.words[AT + BASE] == 60
@@ -192,17 +191,31 @@ def test_what_was_seen_of_a_spend_raises_it_and_never_lowers_it() -> None:
     assert bench.slot.money() == (60 + 21 + 5 + 8, 0)
 
 
+def test_a_spend_that_was_seen_begins_its_period(bench: Bench) -> None:
+    bench.words[AT + PERIOD], bench.words[AT + BASE] = 36, 50
+    bench.put(0, spent=20, own_period=36)
+    bench.slot.raise_to(SeenSpend(40, 3, [10]))
+    assert (bench.words[AT + PERIOD], bench.words[AT + BASE]) == (40, 3)
+    assert bench.slot.money() == (13, 0)
+
+
+def test_a_spend_is_seen_as_far_as_it_is_of_this_period(bench: Bench) -> None:
+    bench.words[AT + BASE] = 5
+    bench.put(0, spent=20)
+    bench.put(1, spent=30, own_period=36)
+    bench.put(2, spent=8)
+    assert bench.slot.seen() == SeenSpend(40, 5, [20, 0, 8])
+
+
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
-def test_a_spend_is_seen_for_as_many_workers_as_there_were(workers: int) -> None:
-    bench = Bench()
+def test_a_spend_is_seen_for_as_many_workers_as_there_were(bench: Bench, workers: int) -> None:
     bench.slot.raise_to(SeenSpend(40, 0, [9] * workers))
     assert [bench.got(worker, SPENT)[0] for worker in range(3)] == [
         *[9] * workers, *[0] * (3 - workers),
     ]  # fmt: skip
 
 
-def test_a_spend_of_another_period_raises_nothing() -> None:
-    bench = Bench()
+def test_a_spend_of_another_period_raises_nothing(bench: Bench) -> None:
     bench.words[AT + BASE] = 50
     bench.slot.raise_to(SeenSpend(36, 60, [10]))
     assert (bench.words[AT + PERIOD], bench.words[AT + BASE]) == (40, 50)
@@ -226,8 +239,9 @@ def test_a_spend_of_another_period_raises_nothing() -> None:
         ({"token_limit": 4, "tokens": 5}, False),
     ],
 )
-def test_a_worker_has_a_lease_while_it_may_take_more(counts: dict[str, int], leased: bool) -> None:
-    bench = Bench()
+def test_a_worker_has_a_lease_while_it_may_take_more(
+    bench: Bench, counts: dict[str, int], leased: bool
+) -> None:
     bench.put(2, **counts)
     assert has_lease(bench.words, bench.place(2)) is leased
     assert not has_lease(bench.words, bench.place(1))
