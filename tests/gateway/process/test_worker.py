@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -304,6 +305,8 @@ async def test_it_serves_from_sockets_that_were_handed_to_it_and_ends_in_order(
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     worker = make(fds=(listening.detach(),), drain_s=5.0)
+    others: Any = SimpleNamespace(run=AsyncMock(), leave=AsyncMock())
+    worker._live = others  # what other machines are told
     running = asyncio.create_task(worker.run())
     while not (said := capsys.readouterr().out):
         await asyncio.sleep(0.001)
@@ -314,6 +317,7 @@ async def test_it_serves_from_sockets_that_were_handed_to_it_and_ends_in_order(
     os.kill(os.getpid(), signal.SIGTERM)
     await running
     assert worker.state.draining
+    assert (others.run.await_count, others.leave.await_count) == (1, 1)
     assert worker.state.turns._stop.is_set()
     assert not alive(next((tmp_path / "journal").glob("3-*.lgj")))
     ((_, gauges),) = read_gauges(tmp_path)
