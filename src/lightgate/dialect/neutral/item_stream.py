@@ -34,7 +34,7 @@ NO_HEAD: Final = AnswerHead("", "", 0)
 MOST_CALLS: Final = 1024
 # What is kept beside text, in characters that cost as much when the answer is told at its end.
 _ITEM: Final = 100  # what a text, a reasoning or a call has around its words
-_LIKELY: Final = 12  # a token with its probability, which is not escaped again
+_LIKELY: Final = 6  # a token with its probability, which is not escaped again
 _SILENT: Final = ItemListener()
 
 

@@ -82,7 +82,7 @@ class Ending(msgspec.Struct, frozen=True):
     usage: Usage | None
 
 
-MOST_KEPT: Final = 2 * 1024 * 1024  # more than twice the longest answer of any model
+MOST_KEPT: Final = 1024 * 1024  # eight for each token of the longest answer of any model
 
 
 class ItemListener:
