@@ -103,11 +103,16 @@ def cascaded(start: Start, upstream: Upstream, cast: Cast) -> Cascaded:
     """Starts a gateway with three tiers in front of the cast; a tier costs ten times the last."""
 
     async def begin(
-        verify: str = ALL, small: str = '"raw/small"', more: str = "", **rest: Any
+        verify: str = ALL,
+        small: str = '"raw/small"',
+        more: str = "",
+        unpriced: tuple[str, ...] = (),
+        **rest: Any,
     ) -> Rig:
         text = TIERS.format(port=upstream.port, verify=verify, small=small, more=more)
         for name, dollars in (("small", 1), ("other", 1), ("middle", 10), ("large", 100)):
-            text += PRICE.format(name=name, dollars=dollars)
+            if name not in unpriced:
+                text += PRICE.format(name=name, dollars=dollars)
         return await start(text.replace("{", "{{").replace("}", "}}"), **rest)
 
     return begin
@@ -372,6 +377,33 @@ async def test_every_tier_that_may_be_paid_is_reserved(cascaded: Cascaded, cast:
     [(plain, top), (checked, checked_top)] = reserved
     assert checked * 100 == plain * 111  # 1 + 10 + 100 instead of the dearest
     assert top == checked_top
+
+
+@STREAMED
+@pytest.mark.parametrize(
+    ("unpriced", "asked", "passed"),
+    [
+        (("middle",), ["small", "large"], True),
+        (("middle", "large"), ["small"], False),
+        (("large",), ["small", "middle"], True),
+    ],
+)
+async def test_a_tier_without_a_price_is_passed_over_by_a_key_with_a_budget(
+    cascaded: Cascaded,
+    cast: Cast,
+    stream: bool,
+    unpriced: tuple[str, ...],
+    asked: list[str],
+    passed: bool,
+) -> None:
+    rig = await cascaded(unpriced=unpriced, terms={"key": TERMS})
+    cast.lines["small"] = (NO, "stop")
+    answer = await ask(rig, stream=stream, headers={"authorization": f"Bearer {rig.keys['key']}"})
+    assert answer.status == 200
+    assert said(answer, stream=stream) == (f"I am {asked[-1]}." if passed else NO)
+    assert cast.asked == asked
+    [settled] = await flown(rig)
+    assert settled.exchange.outcome == "ok"
 
 
 class Spent(RetryBudget):

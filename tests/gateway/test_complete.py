@@ -398,3 +398,34 @@ async def test_a_text_is_kept_whatever_ended_it(start: Start, upstream: Upstream
     upstream.script = played(RECORDED.chunked())
     found = [(await ask(rig, "chat", stream=True)).headers["x-lightgate-cache"] for _ in range(2)]
     assert found == ["miss", "hit"]
+
+
+STREAM = b"content-type: text/event-stream\r\n"
+
+# Answers that cannot be told
+
+
+@pytest.mark.parametrize("client", ["responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("cache", ["", CACHE], ids=["alone", "shared"])
+async def test_a_whole_stream_in_one_read_that_cannot_be_translated_is_a_failure(
+    start: Start, upstream: Upstream, client: str, cache: str
+) -> None:
+    strange = chunk("Hi", choice={"finish_reason": "tired"}) + b"data: [DONE]\n\n"
+    rig = await start(providers(upstream.port) + alias("raw/m", more=cache), env=ENV)
+    upstream.script = whole(strange, fields=STREAM)
+    answer = await ask(rig, client, stream=True)
+    assert answer.status == 502
+    assert "tired" in answer.body.decode()
+    await rig.until(lambda: bool(rig.settled()))
+    assert note_of(rig).outcome == "stream_error"
+    assert not rig.exchanges
+
+
+async def test_the_next_target_answers_in_its_place(start: Start, upstream: Upstream) -> None:
+    text = providers(upstream.port) + alias("raw/m", "lab/plain")
+    rig = await start(text, env=ENV)
+    strange = chunk("Hi", choice={"finish_reason": "tired"}) + b"data: [DONE]\n\n"
+    upstream.script = whole(strange, fields=STREAM)
+    answer = await ask(rig, "anthropic", stream=True)
+    assert answer.status == 200
+    assert answer.headers["x-lightgate-target"] == "lab/plain"

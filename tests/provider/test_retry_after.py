@@ -27,6 +27,10 @@ NOW_S = 1_700_000_000  # Tue, 14 Nov 2023 22:13:20 GMT
         ([(b"retry-after", b"nan")], None),
         ([(b"retry-after", b"inf")], None),
         ([(b"retry-after", b"\xff\xfe")], None),
+        ([(b"retry-after", b"Tue, 14 Nov 99999999999999999999 22:13:50 GMT")], None),
+        ([(b"retry-after", b"Tue, 14 Nov 2023 99999999999999999999:13:50 GMT")], None),
+        ([(b"retry-after", b"Tue, 14 Nov 2023 22:13:50 +99999999999999999999")], None),
+        ([(b"retry-after", b"Fri, 31 Dec 9999 23:59:59 -2359")], 300.0),
     ],
 )
 def test_all_forms(headers: list[tuple[bytes, bytes]], wait: float | None) -> None:

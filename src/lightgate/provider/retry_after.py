@@ -28,7 +28,7 @@ def retry_after_s(headers: list[tuple[bytes, bytes]], clock: Clock = SYSTEM) -> 
 
     try:
         at = parsedate_to_datetime(value.decode("ascii"))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):  # a year of twenty digits is the last
         return None
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)

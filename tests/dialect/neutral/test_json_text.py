@@ -214,3 +214,13 @@ def test_no_text_inside_an_event_ends_a_line_or_loses_half_an_emoji() -> None:
     assert dumped({"a": "\ud83d", "b": 1}) == b'{"a":"\\ud83d","b":1}'
     assert event([1]) == b"data: [1]\n\n"
     assert named(b"e", [1]) == b"event: e\ndata: [1]\n\n"
+
+
+def test_nothing_is_not_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of empty events come in one read."""
+
+    def never(_: str) -> None:
+        raise AssertionError("it was tried again")
+
+    monkeypatch.setattr(json, "loads", never)
+    assert decoded(msgspec.json.Decoder(dict), b"") is None

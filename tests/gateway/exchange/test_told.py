@@ -97,6 +97,15 @@ def test_targets_that_were_passed_over_are_named_once() -> None:
     assert long == f"no target ({'x' * 400})"
 
 
+def test_a_race_of_which_one_target_is_left_costs_no_more() -> None:
+    raced = (Step("a/m", 0, None, "racer"), Step("b/m", 0, None, "racer"))
+    plan = Plan(raced, "ordered", "so", extra_nano=2e9)
+    assert plan.story == "a/m + b/m (so, the race costs about $2 more)"
+    assert story_of(plan, (("b/m", "price"),)) == "a/m (so, not asked: b/m (price))"
+    cut = Plan(raced[:1], "ordered", "so", extra_nano=2e9)
+    assert cut.story == "a/m (so)"
+
+
 def test_fields_that_any_attempt_was_not_told_are_named_once() -> None:
     def attempt(*paths: str) -> Any:
         return SimpleNamespace(prepared=SimpleNamespace(dropped=paths))

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
 from lightgate.dialect.kinds import REASONING, REFUSAL, TOOL
 from lightgate.dialect.neutral.events import CUT, SILENT, Listener
-from lightgate.dialect.neutral.items import AnswerHead, CallPlaces, Ending, Item, arguments_of
+from lightgate.dialect.neutral.items import (
+    AnswerHead,
+    CallPlaces,
+    Ending,
+    Item,
+    ItemListener,
+    arguments_of,
+)
 from lightgate.dialect.neutral.seal import sealed
 
 if TYPE_CHECKING:
@@ -21,11 +28,14 @@ if TYPE_CHECKING:
 
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.neutral.events import Logprob, Place, Reason
-    from lightgate.dialect.neutral.items import ItemListener
 
 NO_HEAD: Final = AnswerHead("", "", 0)
 # Of one answer; parts that wait for the end of a call are handed on in one turn of the loop.
 MOST_CALLS: Final = 1024
+# What is kept beside text, in characters that cost as much when the answer is told at its end.
+_ITEM: Final = 100  # what a text, a reasoning or a call has around its words
+_LIKELY: Final = 6  # a token with its probability, which is not escaped again
+_SILENT: Final = ItemListener()
 
 
 class ItemStream(Listener):
@@ -45,8 +55,10 @@ class ItemStream(Listener):
         "_held",
         "_ids",
         "_keeps",
+        "_kept",
         "_last",
         "_made",
+        "_most",
         "_named",
         "_open",
         "_origin",
@@ -73,6 +85,8 @@ class ItemStream(Listener):
         self._finishes = finishes
         self._writer = writer
         self._keeps = writer.keeps
+        self._kept = 0
+        self._most = writer.most_kept
         self._origin = head.origin
         self.forms = head.forms
         self._made = f"{writer.call_prefix}_{id_}_" if id_ else f"{writer.call_prefix}_"
@@ -194,6 +208,7 @@ class ItemStream(Listener):
             self.closed = True
             self.error = fault
             self._writer.fail(fault)
+            self._writer = _SILENT  # the rest of an event may go on
 
     def end(self) -> None:
         """Note that the answer is complete."""
@@ -231,6 +246,8 @@ class ItemStream(Listener):
             item.number = self._named
             self._named += 1
         self._last = item
+        if self._keeps:
+            self._keep(_ITEM)
         before = self._open
         if before is not None and (self._held or not _complete(before)):
             self._held.append(item)
@@ -262,8 +279,17 @@ class ItemStream(Listener):
                     item.texts.append(text)
                 return
         item.texts.append(text)
+        size = len(text)
         if logprobs:
             item.logprobs.extend(logprobs)
+            size += _LIKELY * sum([1 + len(entry.top_logprobs) for entry in logprobs])
+        self._keep(size)
+
+    def _keep(self, size: int) -> None:
+        """Count what is kept until it is told, and end an answer that is longer than any."""
+        self._kept += size
+        if self._kept > self._most > 0:
+            self.fail(Fault("malformed", f"The answer has more than {self._most} characters."))
 
     def _advance(self) -> None:
         """Hand on what was held back, as far as the order allows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -82,15 +82,20 @@ class Ending(msgspec.Struct, frozen=True):
     usage: Usage | None
 
 
+MOST_KEPT: Final = 1024 * 1024  # eight for each token of the longest answer of any model
+
+
 class ItemListener:
     """Hears one answer as items in order, and passes over what is not overridden.
 
     `keeps`: the items' texts are needed after they came. `call_prefix`: what the ids of calls
     begin with, for those that the provider gave none. `seals_text`: clients lose the reasoning
-    beside a signature, so that a seal has to carry it.
+    beside a signature, so that a seal has to carry it. `most_kept`: so much may be kept of the
+    items, in characters, until it is told in one turn of the loop; 0 is no limit.
     """
 
     keeps = False
+    most_kept = 0
     call_prefix = "call"
     seals_text = False
 
@@ -118,6 +123,8 @@ class ItemListener:
 
 class Writer(ItemListener, ABC):
     """Writes one answer in a client's dialect; the events of a stream are added to `out`."""
+
+    most_kept = MOST_KEPT
 
     def __init__(self, head: AnswerHead) -> None:
         self._head = head

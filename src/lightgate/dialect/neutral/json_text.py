@@ -45,7 +45,7 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
     Halves of an emoji, cut at a chunk's end as lone surrogates or broken UTF-8, are let through,
     and what stands in place of a token count is left out.
     """
-    if len(data) > SHALLOW_BYTES and too_deep(data):
+    if not data or (len(data) > SHALLOW_BYTES and too_deep(data)):
         return None
     try:
         return decoder.decode(data)

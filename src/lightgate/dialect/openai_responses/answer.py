@@ -51,6 +51,8 @@ _DELTAS: Final = {
     REASONING: "response.reasoning_summary_text.delta",
     TOOL: "response.function_call_arguments.delta",
 }
+_NONE: Final = msgspec.Raw(b"[]")
+Words = str | msgspec.Raw  # a text, or the JSON that it is
 # The only codes that a failed response may have, by status; everything else is the server's.
 _CODES: Final = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 
@@ -76,7 +78,7 @@ class _TextDelta(msgspec.Struct, gc=False):
     output_index: int
     content_index: int
     delta: str
-    logprobs: list[Logprob]
+    logprobs: msgspec.Raw
 
 
 class ResponsesWriter(Writer):
@@ -89,7 +91,8 @@ class ResponsesWriter(Writer):
         self._number = 0
         self._started = False
         self._summary = False  # the open reasoning has a part
-        self._done: list[dict[str, Any]] = []
+        self._done: list[msgspec.Raw] = []
+        self._likely: list[bytes] = []  # entries of the open text, as they were written
 
     def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - written at the end
         """Write that there is a response."""
@@ -100,7 +103,7 @@ class ResponsesWriter(Writer):
 
     def open(self, item: Item) -> None:
         """Add an item, and a part where it has one from the beginning."""
-        fields = {"output_index": item.index, "item": self._item(item, done=False)}
+        fields = {"output_index": item.index, "item": self._item(item)}
         self._event("response.output_item.added", fields)
         if item.kind in {TEXT, REFUSAL}:
             part = _part(item.kind, "", [])
@@ -110,7 +113,9 @@ class ResponsesWriter(Writer):
         """Write one piece."""
         if item.kind == TEXT:
             number, self._number = self._number, self._number + 1
-            likely = _with_bytes(logprobs) if logprobs else []
+            likely = _once(_with_bytes(logprobs)) if logprobs else _NONE
+            if logprobs:
+                self._likely.append(bytes(likely)[1:-1])
             delta = _TextDelta(_TEXT, number, self._id(item), item.index, 0, text, likely)
             self.out.append(named(_TEXT.encode("ascii"), delta))
             return
@@ -124,9 +129,12 @@ class ResponsesWriter(Writer):
         self._event(_DELTAS[item.kind], {**self._place(item), "delta": text})
 
     def close(self, item: Item) -> None:
-        """Repeat the item as a whole."""
-        self._close_part(item)
-        done = self._item(item)
+        """Repeat the item as a whole, up to four times: its words are encoded once."""
+        words = _once(item.text)
+        likely, self._likely = msgspec.Raw(b"[%b]" % b",".join(self._likely)), []
+        part = _part(item.kind, words, likely) if item.kind in {TEXT, REFUSAL} else None
+        self._close_part(item, words, part)
+        done = _once(self._item(item, words, part))
         self._event("response.output_item.done", {"output_index": item.index, "item": done})
         self._done.append(done)
 
@@ -147,32 +155,36 @@ class ResponsesWriter(Writer):
 
     def whole(self, items: list[Item], ending: Ending) -> bytes:
         """Write the response object."""
-        return dumped(self._final([self._item(item) for item in items], ending))
+        return dumped(self._final([self._whole_item(item) for item in items], ending))
 
-    def _close_part(self, item: Item) -> None:
-        text, place = item.text, self._place(item)
+    def _whole_item(self, item: Item) -> dict[str, Any]:
+        text = item.text
+        return self._item(item, text, _part(item.kind, text, _with_bytes(item.logprobs)))
+
+    def _close_part(self, item: Item, words: msgspec.Raw, part: dict[str, Any] | None) -> None:
+        """End what the item is made of; `part` is that of a message."""
+        place = self._place(item)
         if item.kind == TOOL and _form(item) == "custom":
-            said = free_text(text)
+            said = _once(free_text(item.text))
             self._event("response.custom_tool_call_input.delta", {**place, "delta": said})
             self._event("response.custom_tool_call_input.done", {**place, "input": said})
         elif item.kind == TOOL and _form(item) == "local_shell":
             return
         elif item.kind == TOOL:
-            fields = {**place, "name": item.name, "arguments": text}
+            fields = {**place, "name": item.name, "arguments": words}
             self._event("response.function_call_arguments.done", fields)
         elif item.kind == REASONING:
             if self._summary:
                 self._summary = False
-                part = {"type": "summary_text", "text": text}
-                self._event("response.reasoning_summary_text.done", {**place, "text": text})
-                self._event("response.reasoning_summary_part.done", {**place, "part": part})
-        else:
-            part = _part(item.kind, text, item.logprobs)
+                shown = {"type": "summary_text", "text": words}
+                self._event("response.reasoning_summary_text.done", {**place, "text": words})
+                self._event("response.reasoning_summary_part.done", {**place, "part": shown})
+        elif part is not None:
             if item.kind == TEXT:
-                fields = {**place, "text": text, "logprobs": part["logprobs"]}
+                fields = {**place, "text": words, "logprobs": part["logprobs"]}
                 self._event("response.output_text.done", fields)
             else:
-                self._event("response.refusal.done", {**place, "refusal": text})
+                self._event("response.refusal.done", {**place, "refusal": words})
             self._event("response.content_part.done", {**place, "part": part})
 
     def _place(self, item: Item) -> dict[str, Any]:
@@ -189,20 +201,23 @@ class ResponsesWriter(Writer):
             prefix = _CALL_PREFIXES[_form(item)]
         return f"{prefix}_{self._head.id}_{item.index}"
 
-    def _item(self, item: Item, *, done: bool = True) -> dict[str, Any]:
+    def _item(
+        self, item: Item, words: Words | None = None, part: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Write an item that is done, or one without words that has just begun."""
+        done = words is not None
         status = "incomplete" if item.cut else "completed" if done else "in_progress"
         fields: dict[str, Any] = {"id": self._id(item)}
         if item.kind == REASONING:
-            shown = [{"type": "summary_text", "text": item.text}] if done and item.texts else []
+            shown = [{"type": "summary_text", "text": words}] if done and item.texts else []
             fields |= {"type": "reasoning", "summary": shown}
             return fields | ({"encrypted_content": item.signature} if item.signature else {})
         if item.kind == TOOL:
-            return fields | _call(item, status, done=done)
-        content = [_part(item.kind, item.text, item.logprobs)] if done else []
+            return fields | _call(item, status, words)
         fields |= {"type": "message", "status": status, "role": "assistant"}
-        return fields | {"content": content}
+        return fields | {"content": [part] if done else []}
 
-    def _final(self, output: list[dict[str, Any]], ending: Ending) -> dict[str, Any]:
+    def _final(self, output: Sequence[object], ending: Ending) -> dict[str, Any]:
         word = FINISHES[ending.reason]
         cut = ending.reason in CUT
         response = self._response("incomplete" if cut else "completed", output)
@@ -212,7 +227,7 @@ class ResponsesWriter(Writer):
             response["usage"] = usage_words(ending.usage)
         return response
 
-    def _response(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+    def _response(self, status: str, output: Sequence[object]) -> dict[str, Any]:
         """Write the response object; what it echoes of the request is what holds by default."""
         return {
             "id": f"resp_{self._head.id}",
@@ -247,9 +262,9 @@ def _form(item: Item) -> Form:
     return "function" if item.form is None else item.form.form
 
 
-def _call(item: Item, status: str, *, done: bool) -> dict[str, Any]:
-    """Write a call as the client knows the tool."""
-    form = _form(item)
+def _call(item: Item, status: str, words: Words | None) -> dict[str, Any]:
+    """Write a call as the client knows the tool; without words, one that has just begun."""
+    form, done = _form(item), words is not None
     call: dict[str, Any] = {"type": _CALLS[form], "status": status, "call_id": item.id}
     if form == "local_shell":
         given = arguments_of(item) if done else None
@@ -258,17 +273,21 @@ def _call(item: Item, status: str, *, done: bool) -> dict[str, Any]:
     if form == "custom":
         call["input"] = free_text(item.text) if done else ""
     else:
-        call["arguments"] = item.text if done else ""
+        call["arguments"] = words if done else ""
     if item.form is not None and item.form.namespace:
         call["namespace"] = item.form.namespace
     return call
 
 
-def _part(kind: int, text: str, logprobs: Sequence[Logprob]) -> dict[str, Any]:
+def _part(kind: int, text: Words, likely: list[Logprob] | msgspec.Raw) -> dict[str, Any]:
     if kind == REFUSAL:
         return {"type": "refusal", "refusal": text}
-    likely = _with_bytes(logprobs)
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": likely}
+
+
+def _once(value: object) -> msgspec.Raw:
+    """Encode what stands in several events: a long answer is told four times at its end."""
+    return msgspec.Raw(dumped(value))
 
 
 def _with_bytes(entries: Sequence[Logprob]) -> list[Logprob]:

@@ -385,8 +385,11 @@ class Escalation:
         while self._turns[course.at].tier != attempt.step.tier:  # those before it had no answer
             course.failed(course.at)
         if self._passed(attempt, course.at, self._hold) is None:
-            steps, tier = exchange.plan.steps, self._turns[course.at].tier
-            self._go_on(next(place for place, step in enumerate(steps) if step.tier == tier))
+            steps = exchange.plan.steps
+            # A tier has no step where no target of it has a price, and the key has a budget.
+            tiers = [turn.tier for turn in self._turns[course.at :]]
+            later = (place for place, step in enumerate(steps) if step.tier in tiers)
+            self._go_on(next(later, len(steps)))
         else:
             exchange.close()
 

@@ -75,6 +75,8 @@ class StreamAttempt(Attempt):
             owner = self.exchange.cascade or self.exchange
             owner.deliver(self, out, ended=self.complete)
             return
+        if self._translator is not None and self._translator.failed is not None:
+            raise self.misread(self._translator.failed)  # the client has nothing of it yet
         self._held.append(out)
         self._held_size += len(out)
         if kinds or (self.complete and self._answers()):

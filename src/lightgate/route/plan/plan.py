@@ -107,7 +107,8 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
             why.append(f"first token in {self.predicted_ttft_ns / 1e6:.0f} ms")
         if self.runner_up is not None:
             why.append(f"next {self.runner_up}")
-        if self.extra_nano > 0.0:
+        # A target may have been left out of the plan, which then has no second attempt.
+        if self.extra_nano > 0.0 and self.overlaps:
             second = "the race" if self.steps[1].role == "racer" else "a hedge"
             why.append(f"{second} costs about ${self.extra_nano / 1e9:.2g} more")
         return f"{self.text} ({', '.join(why)})"
