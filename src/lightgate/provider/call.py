@@ -228,23 +228,24 @@ class Call:
             self._later = False
             self.read_aside()
             return
-        scanner = self._scanner
+        scanner, marks = self._scanner, self.marks
+        self.sink = self.pass_on = None
         if failure is None:
             fine = self.status == 200 and scanner.kinds and scanner.done and scanner.error is None
             error = None if fine else self._verdict()
         elif isinstance(failure, AttemptError):
             error = None if self._ended_well(failure) else failure
         else:
-            self.sink = self.pass_on = None
             self.broke(failure)
             return
-        marks = self.marks
-        self.sink = self.pass_on = None
         if self._anchor is not None:
             marks.void = self._anchor.steps != self._steps
         if marks.end is None and self.status is not None:
             marks.end = time.monotonic_ns()
-        self.over(self.ended_as(error))
+        try:
+            self.over(self.ended_as(error))
+        except Exception as defect:  # noqa: BLE001 - the outer wall of a request
+            self.broke(defect)
 
     def on_sent(self, stamp: int) -> None:
         """Pool wait is over."""

@@ -193,3 +193,24 @@ async def test_another_snapshot_brings_its_limits(start: Start) -> None:
     terms = replace(snapshot.terms, limits=LoadTerms(requests=7, requests_per_key=3))
     state.move(Served(replace(snapshot, terms=terms), {}))
     assert (state.load.requests, state.load.per_key) == (7, 3)
+
+
+def test_what_finds_no_room_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0]
+    load = Load(lambda: now[0])
+    load.tell({"connections": 0, "bodies": 0})
+    assert caplog.messages == []
+    load.use(LoadTerms(requests=1))
+    assert refusal(load, 1)
+    load.tell({"connections": 7, "bodies": 0})
+    said = ["Turned away for want of room, by limit: requests 1, connections 7"]
+    assert caplog.messages == said
+    now[0] = SAY_NS - 1
+    load.tell({"connections": 9, "bodies": 0})
+    assert caplog.messages == said
+    now[0] = SAY_NS
+    load.tell({"connections": 9, "bodies": 1})
+    assert caplog.messages == [*said, said[0].split(":")[0] + ": connections 2, bodies 1"]
+    now[0] = 2 * SAY_NS
+    load.tell({"connections": 9, "bodies": 1})
+    assert len(caplog.messages) == 2

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from lightgate.gateway.request.refusal import Refusal, Refusing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lightgate.gateway.served.snapshot import LoadTerms
     from lightgate.ledger.store.keys import KeyRecord
@@ -61,8 +61,8 @@ class Load:
     """
 
     __slots__ = (
-        "_lags", "_now_ns", "_said_ns", "_stood_ns", "behind", "keys", "lag_ns",
-        "lag_total_ns", "lags", "per_key", "picky", "requests", "shed",
+        "_lags", "_now_ns", "_said_ns", "_stood_ns", "_told", "_told_ns", "behind", "keys",
+        "lag_ns", "lag_total_ns", "lags", "per_key", "picky", "requests", "shed",
     )  # fmt: skip
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -77,7 +77,8 @@ class Load:
         self.shed = {"lag": 0, "requests": 0, "key_requests": 0}
         self._lags: deque[int] = deque(maxlen=BEATS)
         self._stood_ns = -1
-        self._said_ns = -SAY_NS
+        self._said_ns = self._told_ns = -SAY_NS
+        self._told: dict[str, int] = {}  # what the log has said was turned away, by limit
 
     def use(self, terms: LoadTerms) -> None:
         """Take the limits of a snapshot."""
@@ -114,6 +115,16 @@ class Load:
             self.keys[key.id] = left
         else:
             self.keys.pop(key.id, None)
+
+    def tell(self, refused: Mapping[str, int]) -> None:
+        """Log how many requests, connections and bodies (`refused`) found no room, now and then."""
+        counts = {**self.shed, **refused}
+        more = [(name, each - self._told.get(name, 0)) for name, each in counts.items()]
+        said = ", ".join(f"{name} {each}" for name, each in more if each)
+        now = self._now_ns()
+        if said and now - self._told_ns >= SAY_NS:
+            self._told, self._told_ns = counts, now
+            _log.warning("Turned away for want of room, by limit: %s", said)
 
     def stood_since(self, since_ns: int) -> bool:
         """Whether the loop stood for long after this instant."""

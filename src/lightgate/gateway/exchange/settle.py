@@ -23,24 +23,29 @@ _CANCELLED: Final = Outcome.CANCELLED.value
 
 
 def settle(state: State, exchange: ExchangeFacts) -> Settled:
-    """Write the exchange and its attempts, give the reservation back, count what was spent."""
+    """Write the exchange and its attempts, give the reservation back, count what was spent.
+
+    A defect in what is written or learned keeps no reservation.
+    """
     attempts = exchange.attempts
-    if len(attempts) == 1:
-        notes: tuple[AttemptNote, ...] = (_attempt(exchange, attempts[0], 0),)
-    else:
-        notes = tuple([_attempt(exchange, attempt, at) for at, attempt in enumerate(attempts)])
-    settled = Settled(_exchange(state, exchange), notes)
-    state.journal.settle(settled, exchange.plan)
-    if state.peaks is not None and exchange.caller.batch:
-        state.peaks.ended(exchange.id)
-    _teach(state, exchange)
-    key = exchange.caller.key
-    if key is not None and state.spend is not None and state.spend.counts(key.id):
-        spent = tokens = 0
-        for attempt in attempts:
-            spent += attempt.bill.nano_usd or 0
-            tokens += _tokens(exchange, attempt)
-        state.spend.settle(key.id, exchange.reserved, spent, exchange.reserved_tokens, tokens)
+    try:
+        if len(attempts) == 1:
+            notes: tuple[AttemptNote, ...] = (_attempt(exchange, attempts[0], 0),)
+        else:
+            notes = tuple([_attempt(exchange, attempt, at) for at, attempt in enumerate(attempts)])
+        settled = Settled(_exchange(state, exchange), notes)
+        state.journal.settle(settled, exchange.plan)
+        if state.peaks is not None and exchange.caller.batch:
+            state.peaks.ended(exchange.id)
+        _teach(state, exchange)
+    finally:
+        key = exchange.caller.key
+        if key is not None and state.spend is not None and state.spend.counts(key.id):
+            spent = tokens = 0
+            for attempt in attempts:
+                spent += attempt.bill.nano_usd or 0
+                tokens += _tokens(exchange, attempt)
+            state.spend.settle(key.id, exchange.reserved, spent, exchange.reserved_tokens, tokens)
     return settled
 
 

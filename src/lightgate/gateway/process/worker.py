@@ -159,6 +159,7 @@ class Worker:
         recounting = Recounting(state.spend, lambda: state.served.snapshot.keys, options.data)
         state.each_second.append(recounting.look)
         self._uncounted = ""  # why the counters could not be written again, as it was last said
+        state.each_second.append(self._tell_shortage)
         state.each_second.append(self._show_gauges)
         state.each_second.append(self._share)
         state.each_second.append(self._want_lists)
@@ -204,6 +205,9 @@ class Worker:
         if problem and problem != self._uncounted:
             logger.error("the counters of budgets were deleted or damaged: %s", problem)
         self._uncounted = problem
+
+    def _tell_shortage(self) -> None:
+        self.state.load.tell(self._door.crowd.refused)
 
     def _show_gauges(self) -> None:
         """Write the gauges for the console, unless the disk has not taken the last ones yet."""
