@@ -105,8 +105,8 @@ async def test_a_worker_takes_its_limits_from_the_snapshot(
 async def test_once_a_second_gauges_form_and_wants_are_told(make: Make, tmp_path: Path) -> None:
     worker = make()
     names = [getattr(one, "__name__", "") for one in worker.state.each_second]
-    regular = ["_show_gauges", "_share", "_want_lists", "_follow_engines"]
-    assert names == ["keep_in_place", "_keep_counters", "look", *regular]
+    told = ["_tell_shortage", "_show_gauges", "_share", "_want_lists", "_follow_engines"]
+    assert names == ["keep_in_place", "_keep_counters", "look", *told]
     worker.state.second()
     first = (worker._gauging, worker._keeping)
     worker.state.second()  # the disk has not taken the last ones yet
