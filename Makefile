@@ -20,11 +20,12 @@ $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt
-	$(PIP) install --require-hashes -r requirements/test.txt
+# uv installs in seconds what takes pip a minute. It does not read pip's settings: where it reaches no index, pip is asked.
+$(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt .venv-uv/stamp
+	.venv-uv/bin/uv -q pip install --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/test.txt || \
+	  $(PIP) install --require-hashes -r requirements/test.txt
 	@touch $@
 
-# uv installs in seconds what takes pip a minute. It does not read pip's settings: where it reaches no index, pip is asked.
 .venv-uv/stamp: requirements/uv.txt
 	$(PYTHON) -m venv .venv-uv
 	.venv-uv/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
@@ -56,16 +57,12 @@ endef
 	@touch $@
 
 # Real engines that nobody here wrote, behind the harness and the gateway.
-.venv-engine-%/stamp: requirements/engine-%.txt
-	$(PYTHON) -m venv .venv-engine-$*
-	.venv-engine-$*/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
-	@touch $@
+.venv-engine-%/stamp: requirements/engine-%.txt .venv-uv/stamp
+	$(environment)
 
 # What installs the command for a user; the tests install it with that, far from this folder.
-.venv-pipx/stamp: requirements/pipx.txt
-	$(PYTHON) -m venv .venv-pipx
-	.venv-pipx/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
-	@touch $@
+.venv-pipx/stamp: requirements/pipx.txt .venv-uv/stamp
+	$(environment)
 
 # Ray, for load from several hosts; with our own sources beside it, as on every node of a cluster.
 .venv-ray/stamp: requirements/ray.txt .venv-uv/stamp
@@ -109,7 +106,7 @@ clients: prepared
 	PYTHONPATH=tests $(BIN)/python -m strangers.page
 
 unit: prepared
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 4 $(TEST)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 4 $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
 soak: $(VENV)/test.stamp .venv-sdk-openai/stamp .debian/stamp .venv-ray/stamp
