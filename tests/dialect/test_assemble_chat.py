@@ -236,3 +236,10 @@ def test_a_call_of_a_function_takes_its_room() -> None:
         sizes.append(made.size)
     assert sizes[1] - sizes[0] >= 40
     assert sizes[2] - sizes[1] >= 90
+
+
+@pytest.mark.parametrize("index", [None, "0", 0.0, [0]])
+def test_a_choice_whose_index_is_no_number_is_told_as_the_first(index: Any) -> None:
+    said = {"index": index, "delta": {"content": "a"}, "finish_reason": "stop"}
+    found = whole({"id": "c", "choices": [said]})
+    assert json.dumps(found["choices"][0]["index"]) == "0"

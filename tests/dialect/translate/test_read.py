@@ -622,6 +622,17 @@ def test_a_tool_named_like_a_word_of_choice_is_refused() -> None:
     choice = {"type": "function", "name": "auto"}
     with pytest.raises(Untranslatable, match=r"tool_choice\.name"):
         read("openai-responses", tool_choice=choice)
+    config = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["auto"]}}
+    with pytest.raises(Untranslatable) as caught:
+        read("gemini", toolConfig=config)
+    place = "toolConfig.functionCallingConfig.allowedFunctionNames[0]"
+    assert caught.value.field == place
+
+
+@pytest.mark.parametrize("system", ["Be brief.", [{"type": "text", "text": "Be brief."}]])
+def test_what_the_system_said_to_anthropic_knows_its_place(system: Any) -> None:
+    first = read("anthropic-messages", system=system).messages[0]
+    assert first == Message(role="system", content="Be brief.", place="system")
 
 
 def test_allowed_tools_must_be_tools() -> None:

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from lightgate.config.load import parse_config
@@ -17,7 +20,7 @@ from lightgate.gateway.process.demo import (
     send,
     with_simulated,
 )
-from lightgate.gateway.served.inner import console_credential
+from lightgate.gateway.served.inner import CONSOLE_ENV, console_credential
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.provider.catalogue import own_provider
 from lightgate.provider.secret import Secret
@@ -124,3 +127,23 @@ async def test_every_visitor_asks_in_a_message_of_a_user(monkeypatch: pytest.Mon
     assert asked["model"] == "m"
     assert demo.TOKENS in asked.values()
     assert sent[1] is demo.DEADLINES
+
+
+@pytest.mark.parametrize("secret", ["", "of-the-console"])
+def test_the_traffic_has_the_credential_of_the_console_where_there_is_one(
+    secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic, given = DemoTraffic(base_url="http://127.0.0.1:1/v1", models=("m",)), []
+
+    async def noted(asked: DemoTraffic, key: Secret | None) -> None:
+        given.append((asked, key and key.reveal()))
+
+    monkeypatch.setattr(demo, "_run", noted)
+    monkeypatch.setattr(sys, "argv", ["demo", msgspec.json.encode(traffic).decode()])
+    if secret:
+        monkeypatch.setenv(CONSOLE_ENV, secret)
+    else:
+        monkeypatch.delenv(CONSOLE_ENV, raising=False)
+    assert demo.main() == 0
+    assert given == [(traffic, console_credential(secret) if secret else None)]
+    assert CONSOLE_ENV not in os.environ  # no child of its own gets it

@@ -19,7 +19,7 @@ from lightgate.route.plan.alias import Alias, PlanAsk
 from lightgate.route.plan.decide import decide
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 from lightgate.route.plan.policy import POLICIES
-from lightgate.route.plan.standing import MOST, standing
+from lightgate.route.plan.standing import MOST, Standing, standing
 
 S = 1_000_000_000
 NAMES = ("a/m", "b/m", "c/m", "d/m", "e/m")
@@ -174,3 +174,28 @@ def test_the_prices_of_all_targets_are_looked_up_once_for_each_list() -> None:
     assert found == [(1.0, 2.0), (3.0, 4.0)]
     assert held.each(prices) is found
     assert held.each({"a/m": other, "b/m": one}) == [(3.0, 4.0), (1.0, 2.0)]
+
+
+def test_misses_of_a_target_whose_batch_is_slower_are_kept_under_the_time_that_it_adds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where it could cancel a wait out, what was found with neither would be taken for both."""
+    forms = Forms({name: Prior(300.0, 700.0, 100.0, 100.0) for name in NAMES[:2]})
+    first = forms.form(NAMES[0])
+    first.pace.take(0.2, 16.0)
+    for _ in range(6):
+        forms.started(NAMES[0], S)
+    waits: list[dict[int, float]] = []
+    misses = Standing.misses
+
+    def noted(held: Standing, *asked: Any) -> list[float]:
+        waits.append(dict(asked[2]))
+        return misses(held, *asked)
+
+    monkeypatch.setattr(Standing, "misses", noted)
+    alias = Alias(name="m", targets=NAMES[:2], policy="cheapest", slo=SLO)
+    ask = PlanAsk(alias=alias, tokens_in=200, expected_tokens=50, prices=PRICES)
+    decide(ask, Breakers(Rules(), lambda: 0.5), S, 0.5, forms)
+    longer = first.longer(S)
+    assert longer > 0.5
+    assert waits[-1] == {0: pytest.approx(first.wait_s(S) + 50 * first.slowness * longer)}
