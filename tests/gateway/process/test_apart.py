@@ -15,7 +15,7 @@ import pytest
 
 from full_disk import full_disk, no_room
 from lightgate.errors import ConfigError, LightgateError, UsageError
-from lightgate.gateway.process.apart import apart, apart_aside
+from lightgate.gateway.process.apart import _begun, apart, apart_aside
 from lightgate.gateway.process.lock import (
     ChildState,
     DataFolderLock,
@@ -49,6 +49,22 @@ def test_a_child_has_only_its_own_end_of_the_pipe() -> None:
 
     mine = pipes()
     assert len(set(apart(pipes)) - set(mine)) == 1
+
+
+def test_a_child_whose_parent_reads_no_more_ends_without_a_word(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    here = os.getpid()
+    try:
+        # More than a pipe holds: the child still writes when nobody reads any more.
+        child, reader = _begun(lambda: b"x" * 1_000_000, signal.SIG_DFL)
+    finally:
+        if os.getpid() != here:
+            os._exit(9)  # the child came back into the test
+    os.close(reader)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 1
+    assert capfd.readouterr().err == ""
 
 
 def _is_pipe(fd: int) -> bool:
