@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    """Collect no garbage while tests are collected: there is none, and looking for it takes 10 s."""
+    """Collect no garbage while tests are collected: there is none, and the search takes 10 s."""
     gc.disable()
 
 
