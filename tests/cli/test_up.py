@@ -597,6 +597,15 @@ async def test_only_workers_get_the_keys_of_providers(serve: Serve, config: Path
     assert told == {"worker-0": True, "console": False, "batches": False}
 
 
+async def test_only_the_console_gets_its_secret(serve: Serve, config: Path) -> None:
+    async with serve("--no-demo", LIGHTGATE_CONSOLE_SECRET=CANARY) as up:
+        told = {
+            name: CANARY in psutil.Process(up.pid(name)).environ().values()
+            for name in ("worker-0", "console", "batches")
+        }
+    assert told == {"worker-0": False, "console": True, "batches": False}
+
+
 async def test_the_data_folder_is_closed_to_others(
     serve: Serve, config: Path, tmp_path: Path
 ) -> None:
