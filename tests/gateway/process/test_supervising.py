@@ -147,7 +147,7 @@ async def test_one_replacement_at_a_time_another_for_orders_meanwhile_and_none_a
             made.replace_all()  # orders that come while it is under way
             made.replace_all()
 
-    made = supervisor(
+    made: Any = supervisor(
         reload=reload, changed=lambda _: states.append((made.reloads, made.replacing))
     )
     made.replace_all()

@@ -109,8 +109,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, *ORDERS):
             loop.remove_signal_handler(number)
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        for order, before in self._before.items():
+            signal.signal(order, before)
 
     @contextlib.contextmanager
     def starting(self, early: Iterable[int] = ()) -> Iterator[None]:
