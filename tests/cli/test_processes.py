@@ -49,3 +49,14 @@ def test_a_secret_that_is_also_the_key_of_a_provider_reaches_the_console(
     again = Launch(UpOptions(data=tmp_path / "data", demo=True))
     assert CONSOLE_SECRET_ENV in given(again.processes.console())
     assert "GROQ_API_KEY" not in given(again.processes.console())
+
+
+def test_a_successor_has_the_place_of_its_predecessor_and_another_number(up: Launch) -> None:
+    up.processes.sockets = [WorkerSockets([]), WorkerSockets([])]
+
+    def told(specs: list[ChildSpec], option: str) -> list[str]:
+        return [spec.argv[spec.argv.index(option) + 1] for spec in specs if "--index" in spec.argv]
+
+    first, second = up.processes.workers(), up.processes.successors()
+    assert (told(first, "--index"), told(second, "--index")) == (["0", "1"], ["2", "3"])
+    assert told(first, "--place") == told(second, "--place") == ["0", "1"]

@@ -96,7 +96,7 @@ class Processes:
             ChildSpec(
                 name=f"{WORKER}{index}",
                 argv=_module("lightgate.gateway.process.worker", *where, "--index",
-                             str(first + index), "--drain-s", f"{drain_s:g}",
+                             str(first + index), "--place", str(index), "--drain-s", f"{drain_s:g}",
                              *(() if index else ("--probes",)), *counting),
                 env={**self._environment(), **self.secrets, SHARED_ENV: self.settings.shared},
                 without=_CONSOLES,

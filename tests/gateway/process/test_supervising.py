@@ -28,6 +28,7 @@ class Puppet:
             "retire_signal": signal.SIGUSR1,
         }  # fmt: skip
         self.spec = SimpleNamespace(**(facts | spec))
+        self.restarts = 0
         self.log: list[Any] = []
         self.first: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -276,19 +277,20 @@ async def test_a_successor_takes_the_place_of_its_predecessor(
 ) -> None:
     log: list[Any] = []
 
-    async def start(self: Any, spec: Any) -> None:
-        log.append(("start", spec.name, [child.spec.name for child in self._children]))
+    async def start(self: Any, spec: Any, restarts: int = 0) -> None:
+        log.append(("start", spec.name, restarts, [child.spec.name for child in self._children]))
         self._children.append(Puppet(spec.name))
         if spec.name == "bad":
             raise LightgateError("It does not start.")
 
     monkeypatch.setattr(Supervisor, "start", start)
     worker, console = Puppet("worker"), Puppet("console", retire_signal=None)
+    worker.restarts, console.restarts = 4, 2  # their successors go on with the count
     made = supervisor(worker, console, Puppet("bad"), renew=lambda: [worker.spec, console.spec])
     await made._succeed_all()
     assert log == [
-        ("start", "worker", ["worker", "console", "bad"]),
-        ("start", "console", ["worker", "bad", "worker"]),
+        ("start", "worker", 4, ["worker", "console", "bad"]),
+        ("start", "console", 2, ["worker", "bad", "worker"]),
     ]
     assert worker.log == [("stop", 9.0, signal.SIGUSR1)]
     assert console.log == [("stop", 9.0, None)]

@@ -125,9 +125,12 @@ class Supervisor:
         self._starting = False
         self._carry_out()
 
-    async def start(self, *specs: ChildSpec) -> list[dict[str, Any]]:
-        """Start children together and wait until each serves; the facts of their ready lines."""
-        begun = [Child(spec, self.tell) for spec in specs]
+    async def start(self, *specs: ChildSpec, restarts: int = 0) -> list[dict[str, Any]]:
+        """Start children together and wait until each serves; the facts of their ready lines.
+
+        A successor goes on with the count of its predecessor's `restarts`.
+        """
+        begun = [Child(spec, self.tell, restarts=restarts) for spec in specs]
         self._children += begun
         for child in begun:
             child.ended.add_done_callback(functools.partial(self._on_end, child))
@@ -291,10 +294,10 @@ class Supervisor:
         old = next(child for child in self._children if child.spec.name == spec.name)
         if old.spec.retire_signal is None:
             await self._retire(old)
-            await self.start(spec)
+            await self.start(spec, restarts=old.restarts)
             return
         try:
-            await self.start(spec)
+            await self.start(spec, restarts=old.restarts)
         except LightgateError:
             self._children.pop()  # it never served; its predecessor goes on
             raise
