@@ -27,6 +27,7 @@ MOST_LINES = 600
 SHARED_BY_VERBS = {"importing", "main", "options", "output"}
 PARTS_OF_VERBS = {
     "launch": "up",
+    "early_orders": "up",
     "processes": "launch",
     "greeting": "launch",
     "caps": "models",

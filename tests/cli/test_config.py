@@ -189,6 +189,44 @@ def test_every_value_has_its_source(
     assert "CANARY" not in str(rows)
 
 
+def test_the_prices_of_a_providers_tools_are_explained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Own ones were "something inside failed"; those of the catalogue were not shown."""
+    path = tmp_path / "lightgate.toml"
+    path.write_text("""
+[models.first]
+targets = ["openai/gpt-4o-mini", "gemini/gemini-2.5-flash"]
+[models.second]
+policy = "cascade"
+tiers = [{ targets = ["groq/llama-3.3-70b-versatile"], upto = "simple" },
+         { targets = ["openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"] }]
+[prices."openai/own"]
+input = 1
+output = 2
+[prices."openai/own".calls]
+web_search = 7.5
+""")
+    assert main(["config", "explain", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = {row["key"]: (row["value"], row["source"]) for row in found}
+    assert len(rows) == len(found)  # each once
+
+    def calls(target: str) -> dict[str, tuple[str, str]]:
+        start = f'prices."{target}".calls.'
+        return {key.removeprefix(start): row for key, row in rows.items() if key.startswith(start)}
+
+    known = {kind: f"{price:f}" for kind, price in catalogue()["openai"].calls.items()}
+    told = {kind: (price, "catalogue") for kind, price in known.items()}
+    own = calls("openai/own")
+    assert own == {**told, "web_search": ("7.5", f"{path}:12")}
+    assert {kind: price for kind, (price, _) in calls("openai/gpt-4o-mini").items()} == known
+    assert calls("anthropic/claude-sonnet-4-5")["web_search"][0] == "10"
+    assert calls("gemini/gemini-2.5-flash")["grounded_request"][1].startswith("price list of 20")
+    assert "web_search" not in calls("gemini/gemini-2.5-flash")  # that request has the price
+    assert rows['prices."groq/llama-3.3-70b-versatile".input'][0] == "0.59"  # of a tier
+
+
 @pytest.mark.parametrize(
     "verb", [["config", "check"], ["config", "explain"], ["up"], ["models"], ["keys", "list"]]
 )

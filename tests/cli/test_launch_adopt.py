@@ -20,10 +20,12 @@ class Told:
 
     def __init__(self) -> None:
         self.reloads = 0
+        self.replacing = self.replace_again = False
         self.read_again = False
         self.steps: list[tuple[str, int]] = []
 
     def adopt(self, *running: object) -> None:
+        assert (self.replacing, self.replace_again) == (True, True)  # an order now is a further one
         self.steps.append((f"adopted {len(running)}", self.reloads))
 
     def tell_reload(self) -> None:
@@ -43,8 +45,9 @@ async def test_a_reload_is_counted_when_everything_runs(tmp_path: Path) -> None:
     up = Launch(UpOptions(config_file=tmp_path / "lightgate.toml", data=tmp_path / "data"))
     supervisor: Any = Told()
     before = Handover(
-        lock=0, gateway=PORT, console=PORT, generation=3, reloads=7, started="", children=()
-    )
+        lock=0, gateway=PORT, console=PORT, generation=3, reloads=7, started="", children=(),
+        replace_again=True,
+    )  # fmt: skip
     await up._adopt(supervisor, before)
     assert supervisor.steps == [
         ("adopted 0", 7),
@@ -52,4 +55,5 @@ async def test_a_reload_is_counted_when_everything_runs(tmp_path: Path) -> None:
         ("started console, batches", 7),
         ("told", 8),
     ]
+    assert (supervisor.replacing, supervisor.replace_again) == (False, True)
     assert up.processes.generation == 3

@@ -440,6 +440,22 @@ async def test_readiness_names_the_worker_that_does_not_serve(serve: Serve, conf
         assert (status, json.loads(body)["not_ready"]) == (503, ["worker-1"])
 
 
+async def test_a_reload_beside_another_waits_for_a_replacement_of_its_own(
+    serve: Serve, config: Path, run: Run
+) -> None:
+    """It came back with the end of the other, and what had changed since was not taken over."""
+    async with serve("--no-demo") as up:
+        os.kill(up.process.pid, signal.SIGUSR2)
+        while not up.state.replacing:
+            await asyncio.sleep(0.005)
+        change(config, lambda text: text + '[models.late]\ntargets = ["lab/s1"]\n')
+        ran = await run("reload", "--data", str(up.data), "--json")
+        assert ran.code == 0, ran.err
+        assert (up.state.reloads, up.state.replacing) == (2, False)
+        assert json.loads(ran.out)["workers"] == ["worker-0"]
+        assert "late" in await up.aliases()
+
+
 async def test_a_reload_without_a_gateway(run: Run, tmp_path: Path) -> None:
     ran = await run("reload", "--data", str(tmp_path / "none"))
     assert ran.code == 1
@@ -595,6 +611,15 @@ async def test_only_workers_get_the_keys_of_providers(serve: Serve, config: Path
             for name in ("worker-0", "console", "batches")
         }
     assert told == {"worker-0": True, "console": False, "batches": False}
+
+
+async def test_only_the_console_gets_its_secret(serve: Serve, config: Path) -> None:
+    async with serve("--no-demo", LIGHTGATE_CONSOLE_SECRET=CANARY) as up:
+        told = {
+            name: CANARY in psutil.Process(up.pid(name)).environ().values()
+            for name in ("worker-0", "console", "batches")
+        }
+    assert told == {"worker-0": False, "console": True, "batches": False}
 
 
 async def test_the_data_folder_is_closed_to_others(

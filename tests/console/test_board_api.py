@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import itertools
 import json
 import re
 import shlex
+import threading
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ from console.conftest import asked
 from ledger.notes import T0, attempt_note, exchange_note, marks, settled
 from lightgate.clock.source import ManualClock
 from lightgate.config.load import parse_config
-from lightgate.console.api import pages
+from lightgate.console.api import endpoint, pages
 from lightgate.console.api.board import SHOWN
 from lightgate.console.api.figures import Figure
 from lightgate.console.api.memory import AnswerMemory
@@ -430,6 +432,53 @@ async def test_the_line_of_an_empty_board_names_a_model_that_can_be_asked_for(
     app = build_app(console._replace(work=work), ConsoleAccess())
     line = json.loads((await asked(app, "/api/board")).text)["try_line"]
     assert json.loads(shlex.split(line)[-1])["model"] == model
+
+
+async def test_streams_that_are_asked_for_at_once_are_counted_before_the_first_look(
+    console: ConsoleContext, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them had looked before the first was counted: any number was let in."""
+    monkeypatch.setattr(pages, "MOST_LIVE", 2)
+    traffic(3)
+    console.ship_loop.work()
+    app, looking = build_app(console, ConsoleAccess()), threading.Barrier(2)
+
+    def slow(*given: Any) -> bytes:
+        looking.wait(20)  # two look at the same time
+        return endpoint.answer(*given)
+
+    monkeypatch.setattr(pages, "answer", slow)
+    console.ship_loop.stop()
+    asking = [f"/api/live?topic=board&min_n={n}" for n in range(4)]
+    got = await asyncio.gather(*(asked(app, path) for path in asking))
+    assert [one.status for one in got] == [200, 200, 503, 503]
+    got = await asyncio.gather(*(asked(app, path) for path in asking[2:]))  # there is room again
+    assert [one.status for one in got] == [200, 200]
+
+
+async def test_a_stream_that_does_not_begin_takes_no_place(
+    console: ConsoleContext, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "MOST_LIVE", 1)
+    app = build_app(console, ConsoleAccess())
+    for _ in range(2):
+        assert (await asked(app, "/api/live?topic=board&from=x")).status == 400
+        assert (await asked(app, "/api/live?topic=board", "HEAD")).status == 200
+
+
+async def test_the_openapi_document_is_made_once(
+    console: ConsoleContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        made.append(1)
+        return openapi(*given)
+
+    monkeypatch.setattr(pages, "openapi", counted)
+    app = build_app(console, ConsoleAccess())
+    first, second = [await asked(app, "/api/openapi.json") for _ in range(2)]
+    assert (first, made) == (second, [1])
 
 
 async def test_a_stream_tells_that_the_ledger_cannot_be_read(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ledger.notes import MS, attempt_note, settled
 from lightgate.config.load import parse_config
+from lightgate.console import workers
 from lightgate.console.labels import MOST, LabelNames
 from lightgate.console.meter_list import METERS
 from lightgate.console.totals import FIRST_TOKEN_S, MOST_KEYS, Totals
+from lightgate.console.workers import ProcessFacts
 from lightgate.gateway.exchange.load import LAG_BOUNDS_NS
-from lightgate.gateway.process.gauges import FOLDER, WorkerGauges
+from lightgate.gateway.process.gauges import FOLDER, WorkerGauges, read_gauges
 from lightgate.gateway.process.lock import ChildState, DataFolderLock, SupervisorState
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import put_snapshot
@@ -254,10 +257,11 @@ async def test_a_worker_that_is_replaced_takes_nothing_away(
     gauge_file(tmp_path, console, pid=11, shed={"lag": 5}, exchanges=2)
     assert samples((await get("/metrics")).text)["lightgate_shed_total"]["lag",] == 5
     gauge_file(tmp_path, console, pid=11, shed={"lag": 6}, exchanges=1)
+    console.clock.advance(MS)  # type: ignore[attr-defined] # the tests' clock
     gauge_file(tmp_path, console, pid=12, shed={"lag": 1}, exchanges=3)
     both = samples((await get("/metrics")).text)
     assert both["lightgate_shed_total"]["lag",] == 7
-    assert both["lightgate_exchanges_under_way"] == {("0",): 4}
+    assert both["lightgate_exchanges_under_way"] == {("0",): 3}  # the first of them has died
     console.clock.advance(10_000 * MS)  # type: ignore[attr-defined] # the tests' clock
     gauge_file(tmp_path, console, pid=12, shed={"lag": 2}, exchanges=3)
     later = samples((await get("/metrics")).text)
@@ -268,6 +272,112 @@ async def test_a_worker_that_is_replaced_takes_nothing_away(
     assert gone["lightgate_shed_total"]["lag",] == 8
     assert "lightgate_exchanges_under_way" not in gone
     assert not list((tmp_path / FOLDER).glob("0-11.json"))
+
+
+async def test_a_worker_and_its_successor_have_one_series(
+    get: Get, console: ConsoleContext, tmp_path: Path
+) -> None:
+    """With every replacement the series went over to another number, and back with the next."""
+    beats = {"lags": (1,) * BEATS, "lag_total_ns": 10**9}
+    gauge_file(tmp_path, console, worker=0, place=0, pid=11, exchanges=1, in_flight={"lab/s1": 1},
+               **beats)  # fmt: skip
+    gauge_file(tmp_path, console, worker=1, place=0, pid=12, exchanges=3, in_flight={"lab/s1": 2},
+               **beats)  # fmt: skip
+    told = samples((await get("/metrics")).text)
+    assert told["lightgate_exchanges_under_way"] == {("0",): 4}  # both are at work
+    assert told["lightgate_in_flight"] == {(*PLACE, "0"): 3}
+    assert told["lightgate_loop_lag_seconds_count"] == {("0",): 2 * BEATS}
+    assert told["lightgate_loop_lag_seconds_sum"] == {("0",): 2}
+
+
+async def test_an_older_look_that_ends_later_takes_nothing_back(
+    console: ConsoleContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two scrapes at once: a counter went down, and up again with the next look."""
+    gauge_file(tmp_path, console, shed={"lag": 5})
+    console.workers.look()
+    second = threading.Thread(target=console.workers.look)
+
+    def overtaken(data: Path) -> Any:
+        found = read_gauges(data)
+        monkeypatch.setattr(workers, "read_gauges", read_gauges)
+        gauge_file(tmp_path, console, shed={"lag": 6})
+        second.start()
+        second.join(0.5)  # it waits for this one; where it does not, it is done by now
+        return found
+
+    monkeypatch.setattr(workers, "read_gauges", overtaken)
+    console.workers.look()
+    second.join()
+    assert console.workers.shed["lag"] == 6
+
+
+async def test_a_file_that_cannot_be_read_for_once_is_counted_once(
+    console: ConsoleContext, tmp_path: Path
+) -> None:
+    gauge_file(tmp_path, console, shed={"lag": 5})
+    console.workers.look()
+    path = tmp_path / FOLDER / "0-11.json"
+    content = path.read_bytes()
+    path.write_bytes(b"{")
+    console.workers.look()
+    path.write_bytes(content)
+    console.workers.look()
+    assert console.workers.shed["lag"] == 5
+
+
+async def test_a_file_that_cannot_be_removed_stops_nothing(
+    console: ConsoleContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    gauge_file(tmp_path, console, shed={"lag": 5})
+    for _ in range(2):
+        console.workers.look()
+        console.clock.advance(61_000 * MS)  # type: ignore[attr-defined] # the tests' clock
+    console.workers.look()
+    assert (console.workers.shed["lag"], console.workers.now) == (5, [])
+
+
+async def test_a_process_and_its_successor_are_one_child(
+    get: Get, console: ConsoleContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While both ran, each name was there twice: Prometheus refuses such an answer."""
+    spent = {21: 7.0, 22: 1.0}
+
+    def facts(pid: int) -> ProcessFacts | None:
+        return ProcessFacts(4, 100, 1000, spent[pid]) if pid in spent else None
+
+    monkeypatch.setattr(console.workers, "_facts", facts)
+
+    async def told(*pids: int) -> dict[str, Any]:
+        children = [
+            ChildState(name="worker-0", pid=pid, ready=pid == 21, restarts=2) for pid in pids
+        ]
+        with DataFolderLock(console.data) as folder:
+            folder.write(supervisor(*children))
+            text = (await get("/metrics")).text
+        assert text.count('lightgate_child_up{child="worker-0"}') == 1
+        assert text.count('lightgate_process_cpu_seconds_total{child="worker-0"}') == 1
+        found = samples(text)
+        name = ("worker-0",)
+        return {
+            "up": found["lightgate_child_up"][name],
+            "again": found["lightgate_child_restarts_total"][name],
+            "files": found.get("lightgate_process_open_fds", {}).get(name),
+            "most": found.get("lightgate_process_max_fds", {}).get(name),
+            "cpu": found["lightgate_process_cpu_seconds_total"][name],
+        }
+
+    assert await told(21) == {"up": 1, "again": 2, "files": 4, "most": 100, "cpu": 7}
+    assert await told(21, 22) == {"up": 1, "again": 2, "files": 8, "most": 200, "cpu": 8}
+    assert await told(22) == {"up": 0, "again": 2, "files": 4, "most": 100, "cpu": 8}
+    spent[22] = 3.0
+    assert (await told(22))["cpu"] == 10
+    del spent[22]
+    assert await told(22) == {"up": 0, "again": 2, "files": None, "most": None, "cpu": 10}
 
 
 async def test_journals_that_wait(

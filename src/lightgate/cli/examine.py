@@ -19,12 +19,13 @@ from lightgate.provider.catalogue import (
     table_problems,
 )
 from lightgate.provider.secret import first_set
-from lightgate.provider.target import key_variable, resolve
+from lightgate.provider.target import key_variable, own_rates, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lightgate.config.model import ProviderTable
+    from lightgate.price.rates import Rates
     from lightgate.provider.catalogue import Provider
 
 Path = tuple[str | int, ...]
@@ -101,11 +102,13 @@ class Examiner:
                 continue  # together with what the catalogue says
             if isinstance(value, ConfigTable):
                 yield from self._table(value, here)
-            elif isinstance(value, dict) and all(
-                isinstance(v, ConfigTable) for v in value.values()
-            ):
+            elif isinstance(value, dict):
                 for inner, nested in value.items():
-                    yield from self._table(nested, (*here, inner))
+                    place = (*here, inner)
+                    if isinstance(nested, ConfigTable):
+                        yield from self._table(nested, place)
+                    else:
+                        yield ExplainedRow(key_path(place), _one(nested), self._place(place))
             elif value and isinstance(value, tuple) and isinstance(value[0], ConfigTable):
                 for number, nested in enumerate(value):
                     yield from self._table(nested, (*here, number))
@@ -176,25 +179,47 @@ class Examiner:
         return ExplainedRow(key_path((*path, "api_key")), value, source)
 
     def _listed(self) -> Iterator[ExplainedRow]:
-        """List prices of the models' targets that have none of their own."""
+        """List prices of the models' targets that have none of their own, and prices of tools."""
         from lightgate.price.rates import models_of
 
         at = datetime.now(UTC)
+        named = list(dict.fromkeys(target for _, target in _targets(self._config)))
         for name in self._used():
             table = self._config.providers.get(name)
             row = catalogue().get((table.like if table is not None else None) or name)
-            if row is None or row.price_provider is None:
+            if row is None:
                 continue
-            listed = {f"{name}/{m.id}": m.rates for m in models_of(row.price_provider, at)}
-            for model in self._config.models.values():
-                for target in model.targets:
-                    if target in listed and target not in self._config.prices:
-                        rates = listed.pop(target)
-                        source = f"price list of {rates.as_of or 'an unknown day'}"
-                        for key in ("input", "output"):
-                            value = getattr(rates, key)
-                            shown = None if value is None else format(value, "f")
-                            yield ExplainedRow(key_path(("prices", target, key)), shown, source)
+            listed = {}
+            if row.price_provider is not None:
+                listed = {f"{name}/{m.id}": m.rates for m in models_of(row.price_provider, at)}
+            for target in named:
+                if target in listed and target not in self._config.prices:
+                    rates = listed[target]
+                    source = f"price list of {rates.as_of or 'an unknown day'}"
+                    for key in ("input", "output"):
+                        value = getattr(rates, key)
+                        shown = None if value is None else format(value, "f")
+                        yield ExplainedRow(key_path(("prices", target, key)), shown, source)
+                    yield from _tools(target, rates, row, source)
+            for target, own in self._config.prices.items():
+                if target.partition("/")[0] == name:
+                    yield from _tools(target, own_rates(own), row, source=None)
+
+
+def _tools(
+    target: str, rates: Rates, provider: Provider, source: str | None
+) -> Iterator[ExplainedRow]:
+    """What a thousand calls of each tool cost that the provider carries out for a target itself.
+
+    `source` is that of the target's own prices; None where those are shown already.
+    """
+    from lightgate.price.rates import with_calls
+
+    for kind, price in with_calls(rates, provider.calls).calls.items():
+        place = source if kind in rates.calls else "catalogue"
+        if place is not None:
+            key = key_path(("prices", target, "calls", kind))
+            yield ExplainedRow(key, format(price, "f"), place)
 
 
 def _targets(config: Config) -> Iterator[tuple[Path, str]]:

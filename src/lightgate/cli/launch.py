@@ -52,7 +52,7 @@ from lightgate.gateway.spend.counter_file import CounterFile, CounterFileFailed
 from lightgate.ledger.store.keys import KeyRecord, instant_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from lightgate.gateway.process.lock import ChildState
 
@@ -85,10 +85,10 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_form: logs.Form = "auto"
 
 
-async def launch(options: UpOptions) -> None:
-    """Serve until told to stop."""
+async def launch(options: UpOptions, early: Callable[[], Iterable[int]] = tuple) -> None:
+    """Serve until told to stop; `early` gives the orders to reload that have come before."""
     logs.start(options.log_form)
-    up = Launch(options)
+    up = Launch(options, early)
     logs.start(options.log_form, secrets=up.settings.secrets)
     _, descriptors = raise_descriptors()
     if descriptors < ENOUGH:
@@ -135,8 +135,9 @@ async def _go_on(up: Launch, before: Handover) -> None:
 class Launch:
     """One run of `lightgate up`."""
 
-    def __init__(self, options: UpOptions) -> None:
+    def __init__(self, options: UpOptions, early: Callable[[], Iterable[int]] = tuple) -> None:
         self._options = options
+        self._early = early
         self._config_taken = asyncio.Event()
         require_secret(options.console_host, os.environ)
         path = find_config(options.config_file, env=os.environ, cwd=Path.cwd())
@@ -203,8 +204,14 @@ class Launch:
 
         def changed(children: tuple[ChildState, ...]) -> None:
             state = self._state(started, children)
-            done, error = supervisor.reloads, supervisor.reload_error
-            folder.write(msgspec.structs.replace(state, reloads=done, reload_error=error))
+            folder.write(
+                msgspec.structs.replace(
+                    state,
+                    reloads=supervisor.reloads,
+                    reload_error=supervisor.reload_error,
+                    replacing=supervisor.replacing,
+                )
+            )
 
         async def upgrade() -> None:
             if (self.data / UPGRADE).exists():
@@ -219,6 +226,7 @@ class Launch:
                         generation=processes.generation,
                         flying=processes.flying,
                         reloads=supervisor.reloads,
+                        replace_again=supervisor.replace_again,
                         started=started,
                         children=supervisor.hands(),
                         facts=None if self._prepare.facts is None else dict(self._prepare.facts),
@@ -236,10 +244,11 @@ class Launch:
         )
         supervisor.upgrade = upgrade
         async with supervisor:
-            if before is None:
-                await self._start_all(supervisor)
-            else:
-                await self._adopt(supervisor, before)
+            with supervisor.starting(self._early()):
+                if before is None:
+                    await self._start_all(supervisor)
+                else:
+                    await self._adopt(supervisor, before)
             tasks = [
                 asyncio.ensure_future(self._keep_priors()),
                 asyncio.ensure_future(self._tell_config()),
@@ -278,7 +287,8 @@ class Launch:
         if self._demo:
             specs += [processes.simulator(), processes.traffic()]
         hands = {hand.name: hand for hand in before.children}
-        supervisor.reloads = before.reloads
+        supervisor.reloads, supervisor.replacing = before.reloads, True
+        supervisor.replace_again = supervisor.replace_again or before.replace_again
         supervisor.adopt(*((s, hands[s.name]) for s in specs if s.name in hands))
         self._served = await apart_aside(
             lambda: self._prepare.put_snapshot(self._read_keys, first=True)
@@ -288,6 +298,7 @@ class Launch:
         await supervisor.start(*(spec for spec in specs if spec.name not in hands))
         logs.say(_log, logging.INFO, f"Version {__version__} goes on with {len(hands)} processes")
         supervisor.reloads += 1  # only now: `lightgate reload` waits for it
+        supervisor.replacing = False
         supervisor.tell()
 
     async def _keep_lists(self, supervisor: Supervisor) -> asyncio.Task[None]:

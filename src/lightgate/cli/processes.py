@@ -31,6 +31,7 @@ SILENT_S: Final = 5  # after which a worker or the console is taken for hung
 # The order of stopping: batches and demo traffic, workers (streams finish), simulator, console
 # (ships last).
 TRAFFIC, WORKERS, PROVIDERS, CONSOLE = range(4)
+_CONSOLES: Final = frozenset((logs.CONSOLE_SECRET_ENV,))  # variables that only the console gets
 
 
 class Processes:
@@ -95,9 +96,10 @@ class Processes:
             ChildSpec(
                 name=f"{WORKER}{index}",
                 argv=_module("lightgate.gateway.process.worker", *where, "--index",
-                             str(first + index), "--drain-s", f"{drain_s:g}",
+                             str(first + index), "--place", str(index), "--drain-s", f"{drain_s:g}",
                              *(() if index else ("--probes",)), *counting),
                 env={**self._environment(), **self.secrets, SHARED_ENV: self.settings.shared},
+                without=_CONSOLES,
                 stage=WORKERS,
                 stop_s=drain_s + AFTER_DRAIN_S,
                 reloads=True,
@@ -116,7 +118,7 @@ class Processes:
             name="batches",
             argv=_module("lightgate.gateway.runner", *where),
             env={**self._environment(), SECRET_ENV: self.secrets[SECRET_ENV]},
-            without=self._key_variables(),
+            without=self._key_variables() | _CONSOLES,
             stage=TRAFFIC,
             stop_s=BATCHES_STOP_S,
             silent_s=SILENT_S,
@@ -132,7 +134,7 @@ class Processes:
                          "--retention-s", f"{retention_s:g}"),
             env={**self._environment(), **self.settings.traces,
                  CONSOLE_ENV: self.secrets[CONSOLE_ENV], **self._config_file()},
-            without=self._key_variables(),
+            without=self._key_variables() - _CONSOLES,
             insists=True,  # its ledger may have been damaged since it was read for the keys
             stage=CONSOLE,
             stop_s=CONSOLE_STOP_S,
@@ -154,7 +156,7 @@ class Processes:
         """The variables that hold a provider's key: only workers call providers."""
         secrets = self.settings.secrets
         holding = (name for name, value in os.environ.items() if value.strip() in secrets)
-        return frozenset(holding) - {logs.CONSOLE_SECRET_ENV}
+        return frozenset(holding)
 
     def simulator(self) -> ChildSpec:
         """The simulated providers of a demo."""
@@ -164,7 +166,7 @@ class Processes:
         return ChildSpec(
             name="simulator",
             argv=_module("lightgate.sim", msgspec.json.encode(options).decode()),
-            without=self._key_variables(),
+            without=self._key_variables() | _CONSOLES,
             stage=PROVIDERS,
             restart="never",  # its port is in the snapshot
         )
@@ -179,7 +181,7 @@ class Processes:
             name="traffic",
             argv=_module("lightgate.gateway.process.demo", msgspec.json.encode(traffic).decode()),
             env={CONSOLE_ENV: self.secrets[CONSOLE_ENV]},
-            without=self._key_variables(),
+            without=self._key_variables() | _CONSOLES,
             stage=TRAFFIC,
         )
 

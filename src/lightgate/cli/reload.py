@@ -62,11 +62,14 @@ def command(
     except ProcessLookupError:
         raise LightgateError(f"The `lightgate up` of {folder} is gone.") from None
     note("Replacing the processes: each predecessor ends when its streams have.")
-    after = _ended(folder, before, began + START_S + config.gateway.drain / 1e9)
+    rounds = 1 + before.replacing  # one that has begun before the order does not count
+    took_most_s = START_S + config.gateway.drain / 1e9
+    after = _ended(folder, before, rounds, began + rounds * took_most_s)
     if after.reload_error:
         raise LightgateError(after.reload_error, hint="The log of `lightgate up` says more.")
     took_s = time.monotonic() - began
-    workers = [child.name for child in after.children if child.name.startswith(WORKER)]
+    names = dict.fromkeys(child.name for child in after.children)  # some may be two by now
+    workers = [name for name in names if name.startswith(WORKER)]
     if as_json:
         facts = {"seconds": round(took_s, 3), "workers": workers, "pid": after.pid}
         emit_json({**facts, "version": after.version})
@@ -76,13 +79,13 @@ def command(
             note(f"The supervisor runs version {after.version}.")
 
 
-def _ended(folder: Path, before: SupervisorState, until: float) -> SupervisorState:
-    """Wait until the supervisor says that the replacement has ended."""
+def _ended(folder: Path, before: SupervisorState, rounds: int, until: float) -> SupervisorState:
+    """Wait until the supervisor says that so many replacements have ended."""
     while time.monotonic() < until:
         state = read_state(folder)
         if state is None or state.pid != before.pid:
             raise LightgateError("The gateway ended meanwhile.", hint="Its log says why.")
-        if state.reloads > before.reloads:
+        if state.reloads >= before.reloads + rounds:
             return state
         time.sleep(LOOK_S)
     raise LightgateError(

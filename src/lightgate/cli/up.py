@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from lightgate.cli.early_orders import EarlyOrders
 from lightgate.cli.importing import Importing
 from lightgate.cli.options import config_option, use_env_file
 
@@ -60,12 +61,13 @@ def command(**given: Any) -> None:
     the working folder, their models can be asked for by their own names; with neither it serves
     simulated providers.
     """
-    with Importing():
-        from lightgate.cli.launch import UpOptions, launch
+    with EarlyOrders() as early:
+        with Importing():
+            from lightgate.cli.launch import UpOptions, launch
 
-    use_env_file()
-    if given["world"] != WORLD:
-        from lightgate.sim.world_file import load
+        use_env_file()
+        if given["world"] != WORLD:
+            from lightgate.sim.world_file import load
 
-        load(given["world"])  # a world that is not there is said before anything is started
-    asyncio.run(launch(UpOptions(**given)))
+            load(given["world"])  # a world that is not there is said before anything is started
+        asyncio.run(launch(UpOptions(**given), early.taken))

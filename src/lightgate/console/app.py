@@ -219,7 +219,7 @@ def _exposition(console: ConsoleContext, accept: str) -> tuple[bytes, str]:
     workers.look()
     totals.names.look()
     state = read_state(console.data)
-    children = () if state is None else state.children
+    children = workers.children(() if state is None else state.children)
     shipping = Shipping(
         shipped=ship_loop.totals,
         failures=ship_loop.failures,

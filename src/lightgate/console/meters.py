@@ -18,7 +18,7 @@ from prometheus_client.utils import floatToGoString
 
 from lightgate import __version__
 from lightgate.console.meter_list import METERS
-from lightgate.console.workers import process_facts
+from lightgate.console.workers import place_of
 from lightgate.gateway.exchange.load import LAG_BOUNDS_NS
 from lightgate.gateway.shared.store import StoreState
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from lightgate.console.totals import Histogram, OperationTotals, TargetTotals, Totals
-    from lightgate.console.workers import Workers
-    from lightgate.gateway.process.lock import ChildState
+    from lightgate.console.workers import ChildSeries, Workers
     from lightgate.ledger.journal.ship import Shipped
 
     Labels = tuple[str, ...]
@@ -56,7 +55,7 @@ class Scrape(NamedTuple):
     workers: Workers
     shipping: Shipping
     spans: Mapping[str, int]
-    children: Sequence[ChildState]
+    children: Sequence[ChildSeries]
 
 
 class _Collector:
@@ -156,13 +155,13 @@ class _Collector:
         ):
             summed: Counter[Labels] = Counter()
             for gauges in now:
-                summed[str(gauges.worker),] += getattr(gauges, field)
+                summed[str(place_of(gauges)),] += getattr(gauges, field)
             yield _gauge(name, summed.items())
         flying: Counter[Labels] = Counter()
         states: Counter[Labels] = Counter()
         places = sorted({names.target(target) for target in names.configured})
         for gauges in now:
-            worker = str(gauges.worker)
+            worker = str(place_of(gauges))
             flying.update({(*place, worker): 0 for place in places})
             for target, count in gauges.in_flight.items():
                 flying[*names.target(target), worker] += count
@@ -197,21 +196,18 @@ class _Collector:
 
     def _children(self) -> Iterator[Metric]:
         children = self._reading.children
-        yield _gauge("lightgate_child_up", (((c.name,), float(c.ready)) for c in children))
+        yield _gauge("lightgate_child_up", (((c.name,), float(c.up)) for c in children))
         again = (((c.name,), c.restarts) for c in children)
         yield _counter("lightgate_child_restarts_total", again)
-        facts = [
-            ((child.name,), known)
-            for child in children
-            if child.pid is not None and (known := process_facts(child.pid)) is not None
-        ]
-        for make, name, at in (
-            (_gauge, "lightgate_process_open_fds", 0),
-            (_gauge, "lightgate_process_max_fds", 1),
-            (_gauge, "lightgate_process_resident_memory_bytes", 2),
-            (_counter, "lightgate_process_cpu_seconds_total", 3),
+        facts = [((c.name,), c.facts) for c in children if c.facts is not None]
+        for name, at in (
+            ("lightgate_process_open_fds", 0),
+            ("lightgate_process_max_fds", 1),
+            ("lightgate_process_resident_memory_bytes", 2),
         ):
-            yield make(name, ((labels, known[at]) for labels, known in facts))
+            yield _gauge(name, ((labels, known[at]) for labels, known in facts))
+        spent = (((c.name,), c.cpu_s) for c in children if c.cpu_s is not None)
+        yield _counter("lightgate_process_cpu_seconds_total", spent)
 
 
 def exposition(reading: Scrape, accept: str) -> tuple[bytes, str]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
 from lightgate.console.traces import Traces
 from lightgate.console.work.orders import MOST_BODY, WORK_ORDERS, WorkDesk
+from lightgate.console.work.race_desk import MOST_RACES, RaceAsked
 from lightgate.console.workers import Workers
 from lightgate.ledger.audit import read_audit
 
@@ -102,7 +104,7 @@ async def test_a_race_over_http(track: Track) -> None:
     assert got.status == 200
     assert got.frames[0]["lanes"] == ["lab/quick"]
     assert got.frames[-1]["results"][0]["outcome"] == "ok"
-    assert made.desk.under_way == 0
+    assert made.desk.live.count == 0
     with made.ledger.reading() as connection:
         (entry,) = read_audit(connection)
     assert (entry.action, entry.via, entry.after) == (
@@ -118,7 +120,7 @@ async def test_a_reader_who_leaves_ends_the_race(track: Track) -> None:
     assert "results" not in got.text
     await made.rig.until(lambda: len(made.rig.settled()) == 2)
     assert not made.rig.exchanges
-    assert made.desk.under_way == 0
+    assert made.desk.live.count == 0
     outcomes = {one.exchange.model_asked: one.exchange.outcome for one in made.rig.settled()}
     assert outcomes["lab/far"] == "cancelled"
 
@@ -144,8 +146,32 @@ async def test_an_order_that_is_wrong(track: Track, body: Any, says: str) -> Non
 
 async def test_crowds_wait(track: Track) -> None:
     made = await track()
-    made.desk.under_way = 3
+    made.desk.live.count = 3
     assert (await post(made, ORDER, **BEARER)).status == 429
+
+
+async def test_races_that_are_ordered_at_once_are_counted_before_they_begin(
+    track: Track, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them had been checked before the first was counted: any number began."""
+    made = await track()
+    known, all_asked = made.desk.check, threading.Barrier(MOST_RACES)
+
+    def check(asked: RaceAsked) -> Any:
+        all_asked.wait(20)  # so many wait at the same time
+        return known(asked)
+
+    monkeypatch.setattr(made.desk, "check", check)
+    got = await asyncio.gather(*(post(made, ORDER, **BEARER) for _ in range(MOST_RACES + 2)))
+    assert sorted(one.status for one in got) == [200] * MOST_RACES + [429] * 2
+    assert made.desk.live.count == 0
+
+
+async def test_a_race_that_is_refused_gives_its_place_back(track: Track) -> None:
+    made = await track()
+    for _ in range(MOST_RACES + 1):
+        assert (await post(made, {**ORDER, "prompt": ""}, **BEARER)).status == 400
+    assert made.desk.live.count == 0
 
 
 @pytest.mark.parametrize("order", SPENDING, ids=lambda one: f"{one.method} {one.path}")

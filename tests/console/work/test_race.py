@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -100,10 +99,8 @@ async def test_who_leaves_ends_the_race(track: Track) -> None:
     frames = made.desk.frames(order, cost, made.ship)
     await anext(frames)
     await anext(frames)
-    assert made.desk.under_way == 1
     assert len(made.rig.exchanges) == 2
     await frames.aclose()  # type: ignore[attr-defined] # an async generator's
-    assert made.desk.under_way == 0
     await made.rig.until(lambda: len(made.rig.settled()) == 2)
     assert not made.rig.exchanges
     assert {one.exchange.outcome for one in made.rig.settled()} == {"cancelled"}
@@ -122,14 +119,12 @@ async def test_who_says_that_nobody_reads_ends_it_too(track: Track) -> None:
 
 async def test_a_few_at_once(track: Track) -> None:
     made = await track()
-    order, cost = made.desk.check(RaceAsked(prompt=SAID, lanes=("lab/far",)))
-    running = [made.desk.frames(order, cost, made.ship) for _ in range(MOST_RACES)]
-    for one in running:
-        await anext(one)
+    for _ in range(MOST_RACES):
+        made.desk.take_place()
     with pytest.raises(Crowded, match="3 races are under way"):
-        made.desk.make_room()
-    await asyncio.gather(*(one.aclose() for one in running))  # type: ignore[attr-defined]
-    made.desk.make_room()
+        made.desk.take_place()
+    made.desk.live.leave()
+    made.desk.take_place()
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,7 @@ def gauged(data: Path) -> tuple[GaugeFile, WorkerGauges]:
         worker=4,
         pid=os.getpid(),
         at_ns=77,
+        place=1,
         exchanges=3,
         in_flight={"a/m": 2},
         breakers={"c/m": "open"},
@@ -204,7 +205,7 @@ def gauged(data: Path) -> tuple[GaugeFile, WorkerGauges]:
         cache_answers=6,
         cache_bytes=60,
     )
-    return GaugeFile(data, state, door), expected
+    return GaugeFile(data, state, door, place=1), expected
 
 
 def test_the_gauges_of_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

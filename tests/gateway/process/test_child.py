@@ -87,7 +87,7 @@ class Sockets:
 class Stage:
     """A child whose processes are played, and everything that was asked for."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, restarts: int = 0, **more: Any) -> None:
         self.lives: list[Played] = []
         self.started: list[dict[str, Any]] = []
         self.changes = 0
@@ -103,7 +103,7 @@ class Stage:
 
         monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
         self.spec = ChildSpec(**{"name": "worker-0", "argv": ("python", "-m", "x"), **more})
-        self.child = Child(self.spec, self._changed, self.clock)
+        self.child = Child(self.spec, self._changed, self.clock, restarts=restarts)
 
     def _changed(self) -> None:
         self.changes += 1
@@ -234,6 +234,18 @@ async def test_a_child_that_is_killed_while_it_starts_has_a_few_more_starts(
     assert len(stage.lives) == KILLED_STARTS + 1
     with pytest.raises(LightgateError, match="code -9"):
         await stage.child.first
+
+
+async def test_a_successor_goes_on_with_the_count_and_has_as_many_starts(
+    own: OwnTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(monkeypatch, restarts=7)
+    assert stage.child.state().restarts == 7
+    for number in range(KILLED_STARTS + 1):
+        (await stage.life(number, ready=False)).end(-9)
+    await stage.child.ended
+    assert len(stage.lives) == KILLED_STARTS + 1
+    assert stage.child.state().restarts == 7 + KILLED_STARTS
 
 
 async def test_a_child_that_insists_is_started_until_it_serves(

@@ -19,6 +19,7 @@ from lightgate.errors import LightgateError
 from lightgate.gateway.process import handover
 from lightgate.gateway.process.handover import (
     ENV,
+    ORDERS,
     ChildHand,
     Handover,
     PortHand,
@@ -143,7 +144,6 @@ async def test_a_version_that_cannot_be_loaded_is_not_taken(
 def test_the_arguments_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, list[str], dict[str, str]]] = []
     monkeypatch.setattr(os, "execve", lambda *what: done.append(what))
-    usual = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGHUP)}
     port = PortHand(port=1, bound=())
     ends = os.pipe()
     what = Handover(
@@ -157,8 +157,25 @@ def test_the_arguments_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert env["LIGHTGATE_BATCH_SECRET"] == "s3cret"
     assert "LIGHTGATE_BATCH_SECRET" not in os.environ
     assert os.get_inheritable(ends[0])
-    for number, action in usual.items():
-        assert signal.getsignal(number) is signal.SIG_IGN
-        signal.signal(number, action)
+    assert signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS) >= set(ORDERS)
     for end in ends:
         os.close(end)
+
+
+def test_orders_are_let_through_again_where_the_program_cannot_be_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(*what: object) -> None:
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= set(ORDERS)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "execve", gone)
+    port = PortHand(port=1, bound=())
+    end = os.open(os.devnull, os.O_RDONLY)
+    what = Handover(
+        lock=end, gateway=port, console=port, generation=1, reloads=2, started="", children=()
+    )
+    with pytest.raises(FileNotFoundError):
+        handover.hand_over(what, {})
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(ORDERS)
+    os.close(end)

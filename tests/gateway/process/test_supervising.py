@@ -28,6 +28,7 @@ class Puppet:
             "retire_signal": signal.SIGUSR1,
         }  # fmt: skip
         self.spec = SimpleNamespace(**(facts | spec))
+        self.restarts = 0
         self.log: list[Any] = []
         self.first: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -131,19 +132,108 @@ async def test_a_reload_is_taken_over_or_the_old_one_stays(
     assert told.log == [signal.SIGHUP]
 
 
-async def test_one_replacement_at_a_time_and_none_at_the_end(
+async def test_one_replacement_at_a_time_another_for_orders_meanwhile_and_none_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made = supervisor()
+    """An order that came meanwhile was refused: what had changed since was not taken over."""
+    caplog.set_level(logging.INFO)
+    states: list[tuple[int, bool]] = []
+    files = ["first", "second"]
+    taken: list[str] = []
+
+    async def reload() -> None:
+        taken.append(files[0])
+        if len(taken) == 1:
+            files.pop(0)
+            made.replace_all()  # orders that come while it is under way
+            made.replace_all()
+
+    made: Any = supervisor(
+        reload=reload, changed=lambda _: states.append((made.reloads, made.replacing))
+    )
     made.replace_all()
     first = made._replacing
-    made.replace_all()
-    assert made._replacing is first
-    assert said(caplog) == [(logging.WARNING, "The processes are being replaced already", {})]
     await first
+    assert taken == ["first", "second"]
+    assert states == [(0, True), (1, True), (2, False)]
+    assert [message for _, message, _ in said(caplog)].count(
+        "The processes are being replaced: once more afterwards"
+    ) == 2
     made._told.set()
     made.replace_all()
     assert made._replacing is first
+
+
+async def test_orders_that_come_while_it_starts_wait_for_the_end_of_the_start() -> None:
+    """A replacement began with half of the children: it broke, or mixed two generations."""
+    log: list[str] = []
+
+    async def reload() -> None:
+        log.append("reload")
+
+    def renew() -> list[Any]:
+        log.append("renew")
+        return []
+
+    made = supervisor(reload=reload, renew=renew)
+    made._terminal = False
+    with made.starting((signal.SIGHUP, signal.SIGUSR2)):
+        made._hung_up()
+        made.replace_all()
+        await asyncio.sleep(0)
+        assert (made._rereading, made._replacing, made.replacing) == (None, None, False)
+    await asyncio.gather(made._rereading, made._replacing)
+    assert log == ["reload", "reload", "renew"]
+    assert (made.reloads, made.reload_error) == (1, "")
+
+
+async def test_orders_of_a_start_that_fails_are_dropped() -> None:
+    made = supervisor()
+    with pytest.raises(StoppedEarly), made.starting((signal.SIGUSR2,)):
+        raise StoppedEarly("Stopped before everything was up.")
+    assert made._replacing is None
+
+
+async def test_the_program_changes_when_no_configuration_is_being_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, read = asyncio.Event(), asyncio.Event()
+    calls, log = list[int](), list[str]()
+
+    async def reload() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            begun.set()
+            await read.wait()
+            log.append("read")
+
+    async def succeed(self: Any) -> None:
+        self._hung_up()
+        await begun.wait()
+
+    async def upgrade() -> None:
+        log.append("upgrade")
+
+    monkeypatch.setattr(Supervisor, "_succeed_all", succeed)
+    made = supervisor(reload=reload)
+    made._terminal, made.upgrade = False, upgrade
+    replacing = asyncio.ensure_future(made._replaced_once())
+    await begun.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    read.set()
+    assert await replacing == ""
+    assert log == ["read", "upgrade"]
+
+
+async def test_signals_do_afterwards_what_they_did_before() -> None:
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        async with Supervisor():
+            assert signal.getsignal(signal.SIGUSR2) is not signal.SIG_IGN
+        assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR2, before)
 
 
 async def test_what_comes_of_a_replacement(
@@ -168,7 +258,7 @@ async def test_what_comes_of_a_replacement(
     made = supervisor(Puppet("a"), changed=states.append)
     for error, reloads, count in (
         (None, "", 1),
-        (StoppedEarly("x"), "", 1),
+        (StoppedEarly("x"), "before", 1),
         (LightgateError("No room."), "No room.", 2),
         (ValueError("x"), "ValueError; the log says more.", 3),
     ):
@@ -187,19 +277,20 @@ async def test_a_successor_takes_the_place_of_its_predecessor(
 ) -> None:
     log: list[Any] = []
 
-    async def start(self: Any, spec: Any) -> None:
-        log.append(("start", spec.name, [child.spec.name for child in self._children]))
+    async def start(self: Any, spec: Any, restarts: int = 0) -> None:
+        log.append(("start", spec.name, restarts, [child.spec.name for child in self._children]))
         self._children.append(Puppet(spec.name))
         if spec.name == "bad":
             raise LightgateError("It does not start.")
 
     monkeypatch.setattr(Supervisor, "start", start)
     worker, console = Puppet("worker"), Puppet("console", retire_signal=None)
+    worker.restarts, console.restarts = 4, 2  # their successors go on with the count
     made = supervisor(worker, console, Puppet("bad"), renew=lambda: [worker.spec, console.spec])
     await made._succeed_all()
     assert log == [
-        ("start", "worker", ["worker", "console", "bad"]),
-        ("start", "console", ["worker", "bad", "worker"]),
+        ("start", "worker", 4, ["worker", "console", "bad"]),
+        ("start", "console", 2, ["worker", "bad", "worker"]),
     ]
     assert worker.log == [("stop", 9.0, signal.SIGUSR1)]
     assert console.log == [("stop", 9.0, None)]

@@ -370,6 +370,7 @@ def test_what_an_earlier_life_had_reserved_counts_as_spent(tmp_path: Path) -> No
             {"index": 2, "host": "::1", "port": 8, "drain_s": 1.5, "fds": (3, 4)},
         ),
         (["--probes"], {"probes": True}),
+        (["--index", "3", "--place", "1"], {"index": 3, "place": 1}),
     ],
 )
 def test_the_command_line_of_a_worker(

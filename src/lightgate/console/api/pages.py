@@ -16,6 +16,7 @@ from lightgate.console.api.openapi import openapi
 from lightgate.console.api.question import BadQuestion, read_question
 from lightgate.console.api.request import RequestUnknown
 from lightgate.console.api.requests import count_newer, read_cursor
+from lightgate.console.site.live import LiveResponse, LiveStreams
 from lightgate.console.work.runs import RunUnknown
 from lightgate.errors import LightgateError, UsageError
 
@@ -55,7 +56,8 @@ class ApiPages:
         self.admin: AdminSources | None = None  # the application sets these two
         self.orders: Sequence[ApiOrder] = ()
         self._memory = AnswerMemory()
-        self._live = 0
+        self._live = LiveStreams(MOST_LIVE)
+        self._document: bytes | None = None
 
     def pages(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
         """Every path of the API with what answers it."""
@@ -121,40 +123,41 @@ class ApiPages:
 
     async def _openapi(self, request: Request) -> Response:
         del request
-        told = openapi(list(self._endpoints.values()), self.orders)
-        return Response(msgspec.json.encode(told), media_type="application/json")
+        if self._document is None:  # made once: 12 ms in which the console does nothing else
+            told = openapi(list(self._endpoints.values()), self.orders)
+            self._document = msgspec.json.encode(told)
+        return Response(self._document, media_type="application/json")
 
     async def _stream(self, request: Request) -> Response:
         """Send the board, or how many requests are newer than a page, every two seconds."""
         topic = request.query_params.get("topic", "")
         if topic not in {"board", "requests"}:
             return PlainTextResponse("topic is one of board, requests.\n", status_code=400)
-        if self._live >= MOST_LIVE:
+        if not self._live.take():
             return PlainTextResponse("Too many pages are live; close one.\n", status_code=503)
         tell = self._board_event if topic == "board" else self._newer_event
-        query = request.url.query
+        query, live = request.url.query, False
         try:
             first = await run_in_threadpool(tell, query)
+            live = request.method != "HEAD"
         except LightgateError as error:
             return _refused(error)
-        if request.method == "HEAD":
+        finally:
+            if not live:
+                self._live.leave()
+        if not live:
             return Response(media_type="text/event-stream")
-        events = self._events(lambda: tell(query), first)
-        return StreamingResponse(events, media_type="text/event-stream")
+        return LiveResponse(self._events(lambda: tell(query), first), self._live)
 
     async def _events(self, tell: Callable[[], bytes], first: bytes) -> AsyncIterator[bytes]:
-        self._live += 1
-        try:
-            yield _event(0, first)
-            for number in itertools.count(1):
-                if await self._ship_loop.stopped(LIVE_S):
-                    return
-                try:
-                    yield _event(number, await run_in_threadpool(tell))
-                except LightgateError as error:
-                    yield b"event: trouble\n" + _event(number, msgspec.json.encode(error.message))
-        finally:
-            self._live -= 1
+        yield _event(0, first)
+        for number in itertools.count(1):
+            if await self._ship_loop.stopped(LIVE_S):
+                return
+            try:
+                yield _event(number, await run_in_threadpool(tell))
+            except LightgateError as error:
+                yield b"event: trouble\n" + _event(number, msgspec.json.encode(error.message))
 
     def _board_event(self, query: str) -> bytes:
         return self._remembered(self._endpoints["/api/board"], _without(query, "topic"))

@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from lightgate.clock.ids import Ids
 from lightgate.console.guard import AUTHOR
 from lightgate.console.site.body import BodyTooLong, whole_body
+from lightgate.console.site.live import LiveResponse
 from lightgate.console.work.follow import RunFollower, RunProgress
 from lightgate.console.work.race import RaceFrame
 from lightgate.console.work.race_desk import Crowded, RaceAsked, RaceDesk
@@ -99,13 +100,17 @@ async def read_order(request: Request, kind: type[_Order]) -> _Order:
 async def start_race(desk: WorkDesk, request: Request) -> Response:
     """Start a race and stream it; it ends when the reader leaves."""
     asked = await read_order(request, RaceAsked)
-    desk.races.make_room()
-    order, est_usd = await run_in_threadpool(desk.races.check, asked)
-    desk.own.reached()
-    terms = {"lanes": list(order.lanes), "max_tokens": order.max_tokens, "most_usd": est_usd}
-    await desk.note(request, ChangeNote("race.start", "", "", None, terms))
+    desk.races.take_place()
+    try:
+        order, est_usd = await run_in_threadpool(desk.races.check, asked)
+        desk.own.reached()
+        terms = {"lanes": list(order.lanes), "max_tokens": order.max_tokens, "most_usd": est_usd}
+        await desk.note(request, ChangeNote("race.start", "", "", None, terms))
+    except BaseException:
+        desk.races.live.leave()
+        raise
     frames = desk.races.frames(order, est_usd, request.is_disconnected)
-    return StreamingResponse(frames, media_type="text/event-stream")
+    return LiveResponse(frames, desk.races.live)
 
 
 async def start_run(desk: WorkDesk, request: Request) -> Response:

@@ -9,6 +9,7 @@ import msgspec
 
 from lightgate.bench.run.budget import ASK_ABOVE
 from lightgate.clock.source import SYSTEM
+from lightgate.console.site.live import LiveStreams
 from lightgate.console.work.lanes import LaneChoice, choice_of, offered, other_names
 from lightgate.console.work.race import RaceOrder, RaceRun
 from lightgate.errors import LightgateError, UsageError
@@ -82,7 +83,7 @@ class RaceDesk:
         self._ledger = ledger
         self._clock = clock
         self._client: Client | None = None
-        self.under_way = 0
+        self.live = LiveStreams(MOST_RACES)
 
     def check(self, asked: RaceAsked) -> tuple[RaceOrder, Decimal | None]:
         """The race that was asked for and the most that it may cost; UsageError says what is wrong.
@@ -133,12 +134,8 @@ class RaceDesk:
         if self._client is None:
             self._client = Client(proxies=Proxies(), watch_lag=False)
         race = RaceRun(order, gateway, self._client, ledger=self._ledger, clock=self._clock)
-        self.under_way += 1
-        try:
-            async for frame in race.frames(est_usd, gone):
-                yield b"data: %b\n\n" % _encode(frame)
-        finally:
-            self.under_way -= 1
+        async for frame in race.frames(est_usd, gone):
+            yield b"data: %b\n\n" % _encode(frame)
 
     async def close(self) -> None:
         """Close the connections to the gateway."""
@@ -146,9 +143,9 @@ class RaceDesk:
             await self._client.close()
             self._client = None
 
-    def make_room(self) -> None:
-        """Refuse a race where as many run as may."""
-        if self.under_way >= MOST_RACES:
+    def take_place(self) -> None:
+        """Take the place of a race; Crowded where as many run as may."""
+        if not self.live.take():
             raise Crowded(f"{MOST_RACES} races are under way; wait for one of them to end.")
 
 

@@ -100,9 +100,10 @@ class Child:
         clock: Clock = SYSTEM,
         *,
         running: ChildHand | None = None,  # its first life, which another program began
+        restarts: int = 0,  # of its predecessors: the count goes on
     ) -> None:
         self.spec = spec
-        self.restarts = 0 if running is None else running.restarts
+        self.restarts = self._restarts_before = restarts if running is None else running.restarts
         self._running = running
         self.ready = False
         loop = asyncio.get_running_loop()
@@ -201,7 +202,7 @@ class Child:
         """
         if not self.first.done() and self.spec.insists and code not in _OWNERS_FAULT:
             return False
-        if not self.first.done() and code < 0 and self.restarts < KILLED_STARTS:
+        if not self.first.done() and code < 0 and self._starts_again < KILLED_STARTS:
             return False
         if not self.first.done():
             kind = _OWNERS_FAULT.get(code, LightgateError)
@@ -215,6 +216,11 @@ class Child:
                 child=self.spec.name, code=code)  # fmt: skip
             return True
         return False
+
+    @property
+    def _starts_again(self) -> int:
+        """How often it was started again itself."""
+        return self.restarts - self._restarts_before
 
     async def _one_life(self) -> tuple[float, int]:
         """Start, serve, end: how long it served, in seconds, and its exit code."""

@@ -39,6 +39,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     worker: int
     pid: int
     at_ns: int
+    place: int | None = None  # of the worker among all; its successor has the same, not the number
     exchanges: int = 0
     in_flight: dict[str, int] = {}
     breakers: dict[str, BreakerState] = {}
@@ -64,10 +65,11 @@ _decode: Final = msgspec.json.Decoder(WorkerGauges).decode
 class GaugeFile:
     """The file of one worker's gauges."""
 
-    def __init__(self, data: Path, state: State, door: Door) -> None:
+    def __init__(self, data: Path, state: State, door: Door, place: int | None = None) -> None:
         self._path = data / FOLDER / f"{state.worker}-{os.getpid()}.json"
         self._state = state
         self._door = door
+        self._place = place
 
     def content(self) -> bytes:
         """The gauges of this instant, as the file has them."""
@@ -79,6 +81,7 @@ class GaugeFile:
             worker=state.worker,
             pid=os.getpid(),
             at_ns=now,
+            place=self._place,
             exchanges=len(state.exchanges),
             in_flight={target: form.in_flight for target, form in forms if form.in_flight},
             breakers=learned.breakers.states(now),

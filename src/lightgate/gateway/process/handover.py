@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 ENV: Final = "LIGHTGATE_HANDOVER"
 CHECK_S: Final = 60.0  # for the installed version to show that it can be loaded
 _LOOK_S: Final = 0.02
-_IGNORED: Final = (signal.SIGUSR2, signal.SIGHUP)  # until the new program has its handlers
-_CHECK: Final = "import lightgate.cli.launch, lightgate.cli.up"
+ORDERS: Final = (signal.SIGUSR2, signal.SIGHUP)
+# A version without the last of them would never let the orders through that it finds held back.
+_CHECK: Final = "import lightgate.cli.launch, lightgate.cli.up, lightgate.cli.early_orders"
 
 
 class ChildHand(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[ChildHand, ...]
     facts: dict[str, Any] | None = None  # of a simulator
     flying: int | None = None  # the memory in which workers count what they have in flight
+    replace_again: bool = False  # another order to replace the children waits
 
     def descriptors(self) -> tuple[int, ...]:
         """Every descriptor that outlives the change of programs."""
@@ -96,16 +98,20 @@ async def check_installed() -> None:
 def hand_over(what: Handover, secrets: Mapping[str, str]) -> NoReturn:
     """Become the installed version, with the same arguments; nothing of this program returns.
 
-    `secrets` are variables that the new program takes out of its environment at once.
+    `secrets` are variables that the new program takes out of its environment at once. Orders to
+    reload that come meanwhile wait in the kernel until the new program has its handlers.
     """
-    for number in _IGNORED:
-        signal.signal(number, signal.SIG_IGN)
     for descriptor in what.descriptors():
         os.set_inheritable(descriptor, True)
     env = {**os.environ, **secrets, ENV: msgspec.json.encode(what).decode()}
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
+    signal.pthread_sigmask(signal.SIG_BLOCK, ORDERS)
+    try:
+        os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)
+        raise
 
 
 class AdoptedProcess:

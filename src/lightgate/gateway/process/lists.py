@@ -23,7 +23,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.child import end_with_parent
 from lightgate.gateway.process.lock import PARENT_DEATH_ENV
-from lightgate.gateway.process.logs import say
+from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, say
 from lightgate.gateway.process.prepare import ListNews, ListOrder, Preparation
 from lightgate.provider.kept_lists import AGAIN_NS, FRESH_NS, WANTED
 from lightgate.provider.model_list import NO_LIST
@@ -114,7 +114,11 @@ class ListKeeper:
 
 
 async def _ask(order: ListOrder) -> ListNews | None:
-    """Carry an order out in a process of its own; None where it failed and said why."""
+    """Carry an order out in a process of its own; None where it failed and said why.
+
+    The process asks providers and needs their keys, but not the console's secret.
+    """
+    env = {name: value for name, value in os.environ.items() if name != CONSOLE_SECRET_ENV}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -122,7 +126,7 @@ async def _ask(order: ListOrder) -> ListNews | None:
         msgspec.json.encode(order).decode(),
         stdin=asyncio.subprocess.PIPE,  # never written; our death closes it
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, PARENT_DEATH_ENV: "1"},
+        env={**env, PARENT_DEATH_ENV: "1"},
         start_new_session=True,  # Ctrl-C reaches the parent alone
     )
     try:

@@ -52,6 +52,7 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     console_port: int
     reloads: int = 0  # replacements of all processes that have ended, well or not
     reload_error: str = ""  # of the last of them
+    replacing: bool = False  # one is under way: an order that comes now waits for its end
     children: tuple[ChildState, ...] = ()
 
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.child import Child, ChildSpec
+from lightgate.gateway.process.handover import ORDERS
 from lightgate.gateway.process.logs import say
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -51,6 +52,8 @@ class Supervisor:
     the children's states whenever a process starts or ends. `renew` gives the children that take
     the places of those with the same names (SIGUSR2), and `leave` is called when the end begins.
     `upgrade` is called once all are replaced; it may put another program in the place of this one.
+    An order to reload or to replace that cannot be carried out yet waits; several are as good as
+    one.
     """
 
     def __init__(
@@ -74,6 +77,10 @@ class Supervisor:
         self._replacing: asyncio.Task[None] | None = None
         self._rereading: asyncio.Task[None] | None = None  # because of SIGHUP
         self._hung_ups = 0  # that no reload has begun after
+        self.replacing = False  # children are being replaced
+        self.replace_again = False  # ordered since that began, or since the start did
+        self._starting = False
+        self._before: dict[int, Any] = {}  # what signals did before
         self._one_reload = asyncio.Lock()
         self.read_again = False  # the file was not taken over, and not its own fault: a full disk
         self.reloads = 0  # replacements that have ended
@@ -85,6 +92,7 @@ class Supervisor:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
+        self._before = {number: signal.getsignal(number) for number in ORDERS}
         loop.add_signal_handler(signal.SIGTERM, self.stop, "SIGTERM")
         loop.add_signal_handler(signal.SIGINT, self.stop, "SIGINT")
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
@@ -99,12 +107,30 @@ class Supervisor:
     ) -> None:
         await self._drain()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
+        for number in (signal.SIGTERM, signal.SIGINT, *ORDERS):
             loop.remove_signal_handler(number)
+        for order, before in self._before.items():
+            signal.signal(order, before)
 
-    async def start(self, *specs: ChildSpec) -> list[dict[str, Any]]:
-        """Start children together and wait until each serves; the facts of their ready lines."""
-        begun = [Child(spec, self.tell) for spec in specs]
+    @contextlib.contextmanager
+    def starting(self, early: Iterable[int] = ()) -> Iterator[None]:
+        """Let orders wait until everything has started; `early` are signals that came before."""
+        self._starting = True
+        for number in early:
+            if number == signal.SIGHUP:
+                self._hung_up()
+            else:
+                self.replace_all()
+        yield
+        self._starting = False
+        self._carry_out()
+
+    async def start(self, *specs: ChildSpec, restarts: int = 0) -> list[dict[str, Any]]:
+        """Start children together and wait until each serves; the facts of their ready lines.
+
+        A successor goes on with the count of its predecessor's `restarts`.
+        """
+        begun = [Child(spec, self.tell, restarts=restarts) for spec in specs]
         self._children += begun
         for child in begun:
             child.ended.add_done_callback(functools.partial(self._on_end, child))
@@ -203,32 +229,57 @@ class Supervisor:
 
     def replace_all(self) -> None:
         """Read the configuration again, and replace the children one after the other."""
-        if self._replacing is not None and not self._replacing.done():
-            say(_log, logging.WARNING, "The processes are being replaced already")
-        elif not self._told.is_set():
+        self.replace_again = True
+        if self.replacing:
+            say(_log, logging.INFO, "The processes are being replaced: once more afterwards")
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        """Begin with the orders that wait, unless something else has to end before."""
+        if self._starting or self._told.is_set():
+            return
+        if self._hung_ups and (self._rereading is None or self._rereading.done()):
+            self._rereading = asyncio.ensure_future(self._reread())
+        if self.replace_again and not self.replacing:
+            self.replacing, self.replace_again = True, False
+            self.tell()  # at once: who orders now waits for the one after this
             self._replacing = asyncio.ensure_future(self._replace_all())
 
     async def _replace_all(self) -> None:
-        """Start a successor before its predecessor ends, where two of a kind can run at once."""
-        self.reload_error = ""
+        """Replace all children; again for orders that came meanwhile, however many."""
+        while True:
+            try:
+                self.reload_error = await self._replaced_once()
+            except StoppedEarly:
+                return
+            self.reloads += 1
+            self.replacing, self.replace_again = self.replace_again, False
+            self.tell()
+            if not self.replacing:
+                return
+
+    async def _replaced_once(self) -> str:
+        """Start a successor before its predecessor ends, where two of a kind can run at once.
+
+        Returns what went wrong; "" if nothing did.
+        """
         try:
-            if await self.reload("SIGUSR2"):
-                await self._succeed_all()
-                say(_log, logging.INFO, "Every process was replaced")
-                if self.upgrade is not None:
+            if not await self.reload("SIGUSR2"):
+                return "The configuration was not taken over; the log says why."
+            await self._succeed_all()
+            say(_log, logging.INFO, "Every process was replaced")
+            if self.upgrade is not None:
+                async with self._one_reload:  # what is being read is taken over before
                     await self.upgrade()
-            else:
-                self.reload_error = "The configuration was not taken over; the log says why."
         except StoppedEarly:
-            return
+            raise
         except LightgateError as error:
-            self.reload_error = error.message
             say(_log, logging.ERROR, f"{error.message} What was not replaced goes on.")
+            return error.message
         except Exception as error:  # noqa: BLE001 - a reload that fails must not end what runs
-            self.reload_error = f"{type(error).__name__}; the log says more."
             _log.exception("The processes were not replaced")
-        self.reloads += 1
-        self.tell()
+            return f"{type(error).__name__}; the log says more."
+        return ""
 
     async def _succeed_all(self) -> None:
         leaving: list[asyncio.Future[None]] = []
@@ -243,10 +294,10 @@ class Supervisor:
         old = next(child for child in self._children if child.spec.name == spec.name)
         if old.spec.retire_signal is None:
             await self._retire(old)
-            await self.start(spec)
+            await self.start(spec, restarts=old.restarts)
             return
         try:
-            await self.start(spec)
+            await self.start(spec, restarts=old.restarts)
         except LightgateError:
             self._children.pop()  # it never served; its predecessor goes on
             raise
@@ -271,8 +322,7 @@ class Supervisor:
             self.stop("the terminal was closed")
         else:
             self._hung_ups += 1
-            if self._rereading is None or self._rereading.done():
-                self._rereading = asyncio.ensure_future(self._reread())
+            self._carry_out()
 
     async def _reread(self) -> None:
         """Reload; again for signals that came meanwhile, however many."""

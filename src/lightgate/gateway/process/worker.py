@@ -76,6 +76,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     data: Path
     index: int = 0
+    place: int | None = None  # among the workers; `index` is another one in each generation
     host: str = "127.0.0.1"
     port: int = 0
     drain_s: float = 30.0
@@ -124,7 +125,7 @@ class Worker:
         )
         self._door = Door(gateway.handle, limits=limits, gate=gateway.gate, crowd=crowd)
         self._door.sink_bodies(gateway.sink_of)
-        self._gauges = GaugeFile(options.data, self.state, self._door)
+        self._gauges = GaugeFile(options.data, self.state, self._door, options.place)
 
     def _share_state(self, served: Served) -> None:
         """Open the counters of keys, and what machines share where they do."""
