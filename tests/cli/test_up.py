@@ -299,6 +299,24 @@ async def test_a_killed_console_comes_back(serve: Serve, config: Path) -> None:
         assert (await up.get("/health/live", console=True))[0] == 200
 
 
+async def test_orders_that_reach_every_process_end_none(serve: Serve) -> None:
+    """`pkill -HUP -f lightgate` ended the console, the simulator, and so the whole demo."""
+    async with serve() as up:
+        while len(up.children) < 5 or not all(child.ready for child in up.children.values()):
+            await asyncio.sleep(0.05)
+        before = {name: child.pid for name, child in up.children.items()}
+        assert set(before) == {"worker-0", "console", "batches", "simulator", "traffic"}
+        for number in (signal.SIGHUP, signal.SIGUSR2):
+            for pid in before.values():
+                assert pid is not None
+                os.kill(pid, number)
+        assert (await up.get("/health/live"))[0] == 200
+        assert (await up.get("/health/live", console=True))[0] == 200
+        os.kill(up.process.pid, signal.SIGHUP)
+        await up.said("The configuration was taken over")
+        assert {name: child.pid for name, child in up.children.items()} == before
+
+
 async def test_a_killed_parent_leaves_no_child(serve: Serve, config: Path) -> None:
     async with serve("--demo", "--workers", "2") as up:
         children = [child.pid or 0 for child in up.state.children]

@@ -133,4 +133,27 @@ async def test_prices_that_cannot_be_noted_are_said_once(
     ]
 
 
+async def test_a_background_task_that_fails_is_begun_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It ended for good and silently: gauges, prices by the hour and keys stayed as they were."""
+    fails, pauses = [OSError("No file can be opened"), ValueError("A defect")], list[float]()
+
+    async def work() -> None:
+        if fails:
+            raise fails.pop(0)
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    await serve.kept_up("Looking", work, pause)
+    assert pauses == [serve.LOOK_S] * 2
+    assert caplog.messages == ["Looking failed; it is tried again"] * 2
+    hangs = asyncio.ensure_future(serve.kept_up("Looking", asyncio.Event().wait))  # type: ignore[arg-type] # it never comes back
+    await asyncio.sleep(0)
+    hangs.cancel()
+    await asyncio.wait({hangs})
+    assert hangs.cancelled()
+
+
 _LEADS = SimpleNamespace(last=True)

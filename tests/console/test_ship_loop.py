@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import subprocess
@@ -22,6 +23,7 @@ from lightgate.ledger.store.schema import exchange_notes
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 BEFORE = 20
@@ -54,6 +56,26 @@ def test_a_ledger_that_another_process_holds_for_long_is_said_once(
         assert loop.totals.exchanges == 1
     said = [record.levelname for record in caplog.records if record.name == ship_loop.__name__]
     assert said == ["ERROR", "INFO"]
+
+
+async def test_a_check_that_fails_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was the last one, and the console ended with its error instead of in order."""
+    monkeypatch.setattr(ship_loop, "CHECK_S", 0.0)
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        loop, fails = ShipLoop(ledger, tmp_path, prune=lambda: None), [MemoryError(), OSError()]
+
+        def check(stopped: Callable[[], bool]) -> None:
+            if fails:
+                raise fails.pop()
+            running.call_soon_threadsafe(loop.stop)
+
+        running = asyncio.get_running_loop()
+        monkeypatch.setattr(ledger, "check_file", check)
+        await asyncio.wait_for(loop.run(), 60)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said == ["The ledger's file could not be checked; it is tried again"] * 2
 
 
 def test_a_day_that_somebody_reads_is_dropped_soon_after(

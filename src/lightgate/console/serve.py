@@ -44,7 +44,7 @@ from lightgate.ledger.store.retention_clock import RetentionClock
 from lightgate.ledger.store.rollup import DAY_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from decimal import Decimal
 
     from lightgate.ledger.journal.notes import Settled
@@ -152,12 +152,16 @@ async def _serve(
         loop.add_signal_handler(number, told.set)
     working = asyncio.ensure_future(ship_loop.run())
     serving = asyncio.ensure_future(server.serve(sockets=[sock]))
-    rounds = (_look(console, leader), follow_keys(console.ledger, console.data))
+    rounds = (
+        kept_up("Looking at the workers", lambda: _look(console, leader)),
+        kept_up("Following keys", lambda: follow_keys(console.ledger, console.data)),
+    )
     looking = [asyncio.ensure_future(work) for work in rounds]
     _say_ready(sock)
     beating = asyncio.ensure_future(_beat()) if supervised else None
     asked = asyncio.ensure_future(told.wait())
-    either: set[asyncio.Future[Any]] = {asked, serving}
+    # Nor does it go on without its way into the ledger: `up` starts another console.
+    either: set[asyncio.Future[Any]] = {asked, serving, working}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
     for task in looking:
@@ -171,6 +175,22 @@ async def _serve(
     await work.close()
     if beating is not None:
         beating.cancel()
+
+
+async def kept_up(
+    name: str,
+    work: Callable[[], Awaitable[None]],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Do the work of a background task; begin it again, after a pause, where it failed."""
+    while True:
+        try:
+            await work()
+        except Exception:  # noqa: BLE001 - the wall of a background task: pages are still served
+            _log.exception("%s failed; it is tried again", name)
+        else:
+            return
+        await pause(LOOK_S)
 
 
 def _say_ready(sock: socket.socket) -> None:

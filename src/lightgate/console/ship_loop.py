@@ -94,7 +94,10 @@ class ShipLoop:
         pause_s = CHECK_S
         while not await self.stopped(pause_s):
             began_ns = self._clock.now_ns()
-            await asyncio.to_thread(self._ledger.check_file, self._stop.is_set)
+            try:
+                await asyncio.to_thread(self._ledger.check_file, self._stop.is_set)
+            except Exception:  # noqa: BLE001 - the wall of a background task: the next check tells
+                _log.exception("The ledger's file could not be checked; it is tried again")
             took_s = (self._clock.now_ns() - began_ns) / 1e9
             pause_s = max(CHECK_S, CHECK_SHARE * took_s)
 

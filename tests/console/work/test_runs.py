@@ -11,6 +11,7 @@ from cli.test_compare import write
 from lightgate.bench.run.schedule import Schedules, new_schedule
 from lightgate.clock.quantile import Interval
 from lightgate.console.api.figures import Figure
+from lightgate.console.work.follow import RunFollower
 from lightgate.console.work.own_gateway import OwnGateway
 from lightgate.console.work.run_note import BOOT, RunNote, write_note
 from lightgate.console.work.runs import (
@@ -162,6 +163,19 @@ def test_a_run_under_way_and_one_that_failed(tmp_path: Path) -> None:
     assert (row.state, row.problem) == ("failed", "The console ended while it ran.")
     (folder / "run.json").write_text("{")
     assert one_run(tmp_path, "console-1").row.problem.endswith("is not JSON.")
+
+
+def test_a_line_that_is_no_attempt_ends_no_following(tmp_path: Path) -> None:
+    """The stream was a 500, or broke off."""
+    whole = tmp_path / "whole"
+    write(whole, side(noisy(1, 3)))
+    first, *rest = (whole / "attempts.jsonl").read_bytes().splitlines(keepends=True)
+    folder = tmp_path / "runs" / "console-1"
+    folder.mkdir(parents=True)
+    write_note(folder, note())
+    (folder / "attempts.jsonl").write_bytes(b"".join((first, first[:20], b"\n\xff\n", *rest)))
+    told = RunFollower(tmp_path, "console-1").look()
+    assert (told.done, told.state) == (1 + len(rest), "running")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../runs/a", "a/b", "none", "a\x00", "%2e%2e"])

@@ -421,9 +421,11 @@ def test_a_beat_is_an_empty_line_and_a_closed_pipe_is_no_error(
 
 
 def test_only_a_process_that_was_asked_ends_with_its_parent(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     begun: list[dict[str, Any]] = []
+    usual = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGUSR2)}
+    request.addfinalizer(lambda: [signal.signal(*one) for one in usual.items()])
 
     class Thread:
         def __init__(self, **given: Any) -> None:
@@ -443,6 +445,14 @@ def test_only_a_process_that_was_asked_ends_with_its_parent(
     (given,) = begun
     assert (given["args"], given["daemon"], given["started"]) == ((0.5,), True, True)
     assert given["target"] is module._wait_for_end
+    for number in usual:
+        signal.raise_signal(number)  # an order for the parent: it would have ended this process
+
+
+def test_a_child_whose_parent_did_not_ask_keeps_its_signals() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    assert end_with_parent({}) is False
+    assert signal.getsignal(signal.SIGHUP) is before
 
 
 def test_the_parents_death_is_the_end_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

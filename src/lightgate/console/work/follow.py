@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -95,7 +96,8 @@ class RunFollower:
         self._at += len(news)
         *lines, self._rest = (self._rest + news).split(b"\n")
         for line in lines:
-            self._count(AttemptRecord.from_line(line))
+            with suppress(ValueError):  # cut off by a kill, or damaged: the others still count
+                self._count(AttemptRecord.from_line(line))
 
     def _count(self, attempt: AttemptRecord) -> None:
         load = "" if attempt.concurrency is None else f"c={attempt.concurrency}"

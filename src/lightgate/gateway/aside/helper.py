@@ -25,7 +25,8 @@ NICE: Final = 5  # the loop's turn comes first where both want the same core
 
 def main() -> int:
     """Do jobs until the pipe is closed; the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's affair
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C and orders to reload are others' affair
     with contextlib.suppress(OSError):
         os.nice(NICE)
     reader = FrameReader(_do)

@@ -21,7 +21,7 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError, UsageError
-from lightgate.gateway.process.handover import AdoptedProcess, ChildHand
+from lightgate.gateway.process.handover import ORDERS, AdoptedProcess, ChildHand
 from lightgate.gateway.process.lock import PARENT_DEATH_ENV, ChildState
 from lightgate.gateway.process.logs import say
 from lightgate.gateway.process.port import WorkerSockets
@@ -354,14 +354,21 @@ def end_with_parent(env: MutableMapping[str, str], *, grace_s: float = GRACE_S) 
     """End this process with its parent, if the parent asks for that; whether it does.
 
     A daemon thread waits, so that a busy event loop cannot miss the parent's death. Then the
-    process gets SIGTERM, and is gone after the grace whatever it does.
+    process gets SIGTERM, and is gone after the grace whatever it does. Orders to reload are the
+    parent's affair: one that is sent to all processes by their name ends no child.
     """
     if env.pop(PARENT_DEATH_ENV, "") != "1":
         return False
+    for number in ORDERS:
+        signal.signal(number, _pass_over)  # not SIG_IGN, which the child's own children would get
     threading.Thread(
         target=_wait_for_end, args=(grace_s,), name="parent-death", daemon=True
     ).start()
     return True
+
+
+def _pass_over(number: int, frame: object) -> None:
+    """Do nothing about a signal."""
 
 
 def _wait_for_end(grace_s: float) -> None:

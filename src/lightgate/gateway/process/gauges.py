@@ -116,8 +116,12 @@ class GaugeFile:
 
 def read_gauges(data: Path) -> list[tuple[Path, WorkerGauges]]:
     """The gauges of every worker that has left a file, the living and the dead."""
-    found = []
-    for path in sorted((data / FOLDER).glob("*.json")):
+    found: list[tuple[Path, WorkerGauges]] = []
+    try:
+        paths = sorted((data / FOLDER).glob("*.json"))
+    except OSError:  # no descriptor is left: clients have them all
+        return found
+    for path in paths:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             found.append((path, _decode(path.read_bytes())))
     return found

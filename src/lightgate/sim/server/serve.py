@@ -88,7 +88,9 @@ async def _serve(
         ) from None
     loop.add_signal_handler(signal.SIGINT, end, 130)
     loop.add_signal_handler(signal.SIGTERM, end, 0)
-    if options.until_eof:
+    if options.until_eof:  # orders to reload are for the process that has started this one
+        for number in (signal.SIGHUP, signal.SIGUSR2):
+            loop.add_signal_handler(number, lambda: None)
         loop.add_reader(STDIN, _watch_stdin, end)
     # A collection in the middle of a thousand streams stops all of them for milliseconds (up to 6,
     # in one run on a busy machine) to free next to nothing, so it waits until nothing is planned.
