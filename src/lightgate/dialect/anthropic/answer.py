@@ -60,7 +60,7 @@ ERROR_WORDS: Final = {  # by status; see word_of for others
 }
 _NOTHING: Final = Usage()
 _INPUT: Final = " input"  # where a block keeps the JSON of its input: no provider's name
-_CUT_OFF: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
+_CUT_OFF: Final = ("max_tokens", "model_context_window_exceeded")  # no set: a list is none of them
 
 
 class _Text(msgspec.Struct, gc=False, tag_field="type", tag="text_delta"):
