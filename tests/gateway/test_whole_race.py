@@ -317,7 +317,7 @@ async def test_one_that_is_held_back_answers_where_nobody_better_comes(
 async def test_an_answer_that_is_too_long_is_no_answer(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "WHOLE_LIMIT", 300)
+    monkeypatch.setattr(whole, "ASSEMBLED_LIMIT", 300)
     _, answer, settled = await raced(start, ["lab/plain", SLOW], max_tokens=200)
     assert answer.status >= 400
     assert set(outcomes(settled)) <= {"stream_error", "cancelled"}

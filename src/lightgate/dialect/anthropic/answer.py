@@ -11,6 +11,7 @@ from lightgate.dialect.errors import word_of
 from lightgate.dialect.kinds import REASONING, TOOL
 from lightgate.dialect.neutral.events import CUT
 from lightgate.dialect.neutral.folding import (
+    ITEM,
     PIECE,
     Said,
     encoded,
@@ -224,10 +225,11 @@ class MessagesAssembler:
         place = index if isinstance(index, int) else 0
         delta = event.get("delta")
         if kind == "content_block_delta" and isinstance(delta, dict):
-            self.size += PIECE + _grow(self._blocks.setdefault(place, {}), delta)
+            block = self._blocks.setdefault(place, {})
+            self.size += (PIECE if block else ITEM) + _grow(block, delta)
         elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
             self._blocks[place] = {}
-            self.size += PIECE + _open(self._blocks[place], event["content_block"])
+            self.size += ITEM + _open(self._blocks[place], event["content_block"])
         elif kind == "message_start" and isinstance(event.get("message"), dict):
             self.size += keep(self._message, event["message"])
         elif kind == "message_delta":

@@ -134,11 +134,11 @@ class _LikelyPart(_Part, gc=False):
 
 
 class _LikelyItem(_Item, gc=False):
-    content: list[_LikelyPart] | None = None
+    content: list[_LikelyPart] | None = None  # type: ignore[assignment]  # only read
 
 
 class _LikelyResponse(_Response, gc=False):
-    output: list[_LikelyItem] | None = None
+    output: list[_LikelyItem] | None = None  # type: ignore[assignment]  # likewise
 
 
 class _LikelyEvent(_FullEvent, gc=False):  # with log probabilities, which few answers have
