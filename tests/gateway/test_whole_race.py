@@ -324,6 +324,18 @@ async def test_an_answer_that_is_too_long_is_no_answer(
     assert "larger than 300 bytes" in (settled.exchange.error or "")
 
 
+async def test_an_answer_that_is_translated_as_well_has_a_lower_limit(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The targets speak chat: a client of chat is given what another one is not."""
+    monkeypatch.setattr(whole, "TRANSLATED_LIMIT", 300)
+    field = await Field.open(start, model("m", ["lab/plain", "lab/plain!silence:0.01"], "race = 2"))
+    assert (await asked(field, "chat"))[0].status == 200
+    answer, settled = await asked(field, "anthropic")
+    assert answer.status >= 400
+    assert "larger than 300 bytes" in (settled.exchange.error or "")
+
+
 async def test_a_provider_that_does_not_stream_may_answer_whole(start: Start) -> None:
     """It was asked to stream and did not; the client does not mind."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
