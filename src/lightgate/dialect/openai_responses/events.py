@@ -17,6 +17,7 @@ from lightgate.dialect.neutral.events import (
     logprobs_of,
 )
 from lightgate.dialect.neutral.json_text import (
+    MOST_OBJECTS,
     Count,
     are_many,
     decoded,
@@ -182,8 +183,8 @@ _likely_whole: Final = cast(
 def _event(listener: Listener, name: bytes, data: bytes) -> None:
     counting = listener.counting
     # Log probabilities of a long answer are passed over where it is told again as a whole.
-    decoder = _counted if counting else _full if too_full(data) else _likely
-    event = decoded(decoder, data)
+    plain = counting or (len(data) > MOST_OBJECTS and too_full(data))
+    event = decoded(_counted if counting else _full if plain else _likely, data)
     if event is None:
         word = data.strip()
         if word and word != DONE:  # some servers add chat's marker after their own
