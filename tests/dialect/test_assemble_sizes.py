@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lightgate.dialect.assemble import assembler
-from lightgate.dialect.neutral.folding import PIECE
+from lightgate.dialect.neutral.folding import ITEM, PIECE
 from lightgate.errors import UsageError
 
 
@@ -21,6 +21,11 @@ def sizes(dialect: str, *events: dict[str, Any]) -> list[int]:
         made.event(b"", json.dumps(event).encode())
         found.append(made.size - before)
     return found
+
+
+def field(name: str) -> int:
+    """What a field adds beside its value, where it is new."""
+    return PIECE + len(name)
 
 
 def choice(**delta: Any) -> dict[str, Any]:
@@ -36,9 +41,16 @@ def test_a_chat_answer_grows_by_its_texts_its_calls_and_its_facts() -> None:
         choice(reasoning="ab"),
         {"choices": [{"index": 1, "delta": {"content": "ab"}}]},  # another choice
         {"id": "x-1", "choices": []},
-    ) == [PIECE + PIECE + 2 + 3, PIECE + 3, PIECE + 2, PIECE + PIECE + 2, 0]
+    ) == [
+        ITEM + PIECE + 2 + field("id") + 3,
+        PIECE + 3,
+        field("reasoning") + PIECE + 2,
+        ITEM + PIECE + 2,
+        0,
+    ]
     first, again = sizes("openai-chat", choice(tool_calls=[call]), choice(tool_calls=[call]))
-    assert first > again >= PIECE + len("{}")
+    assert first - again > ITEM  # and the choice, which is there again
+    assert again >= PIECE + len("{}")
 
 
 def test_a_completion_grows_by_its_texts_and_its_facts() -> None:
@@ -46,7 +58,7 @@ def test_a_completion_grows_by_its_texts_and_its_facts() -> None:
         "openai-completions",
         {"id": "x-1", "choices": [{"index": 0, "text": "ab"}]},
         {"id": "x-1", "choices": [{"index": 0, "text": "cde"}]},
-    ) == [PIECE + PIECE + 2 + 3, PIECE + 3]
+    ) == [ITEM + PIECE + 2 + field("id") + 3, PIECE + 3]
 
 
 def test_a_message_grows_by_its_beginning_its_blocks_and_their_pieces() -> None:
@@ -62,13 +74,13 @@ def test_a_message_grows_by_its_beginning_its_blocks_and_their_pieces() -> None:
         {"type": "message_delta", "delta": {"stop_reason": "x"}, "usage": {}},
         {"type": "ping"},
     ) == [
-        3 + PIECE + 2,  # the list of contents is an object of its own
-        PIECE + len("text") + PIECE + 1,
+        field("id") + 3 + field("content") + PIECE + 2,  # a list is an object of its own
+        ITEM + field("type") + len("text") + PIECE + 1,
         PIECE + PIECE + 2,
-        PIECE + 4,
+        PIECE + field("signature") + 4,
         PIECE + PIECE + 2,
-        PIECE + PIECE + len("[{}]"),
-        1 + PIECE + 2,
+        PIECE + 2 * PIECE + len("[{}]"),
+        field("stop_reason") + 1 + field("usage") + PIECE + 2,
         0,
     ]
 
@@ -82,7 +94,7 @@ def test_a_gemini_answer_grows_by_its_parts_and_its_facts() -> None:
     )
     assert first > more > 3
     assert other > 0
-    assert fact == 4
+    assert fact == field("modelVersion") + 4
 
 
 def test_citations_and_signatures_of_a_message_are_in_its_block() -> None:
@@ -111,3 +123,32 @@ def test_citations_and_signatures_of_a_message_are_in_its_block() -> None:
 def test_a_stream_of_no_one_answer_is_not_assembled(dialect: str) -> None:
     with pytest.raises(UsageError, match=f"'{dialect}' cannot be assembled"):
         assembler(dialect)
+
+
+SMALL: dict[str, dict[str, Any]] = {  # events that say little, again and again; N is their number
+    "openai-chat": {"choices": [{"index": "N", "delta": {"content": "a"}}]},
+    "openai-completions": {"N": 1, "choices": []},
+    "openai-responses": {
+        "type": "response.output_item.done",
+        "output_index": "N",
+        "item": {"type": "message", "content": []},
+    },
+    "anthropic-messages": {"type": "message_delta", "delta": {"N": None}},
+    "gemini": {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f"}}]}}]},
+}
+
+
+@pytest.mark.parametrize("dialect", SMALL)
+def test_an_answer_of_many_small_things_grows_by_more_than_their_bytes(dialect: str) -> None:
+    """Fields with nothing in them, choices and calls are told one by one at the end."""
+    made, data = assembler(dialect), json.dumps(SMALL[dialect])
+    for number in range(1000):
+        said = data.replace('_index": "N"', f'_index": {number}')
+        said = said.replace('"index": "N"', f'"index": {number}').replace("N", f"f{number}")
+        made.event(b"", said.encode())
+    assert made.size >= 1000 * (PIECE if '"N":' in data else ITEM)
+
+
+def test_the_bytes_of_a_text_count_and_not_its_characters() -> None:
+    said = choice(content="\U0001f600" * 1000)
+    assert sizes("openai-chat", choice(content=""), said)[1] == 4000 + PIECE

@@ -317,10 +317,22 @@ async def test_one_that_is_held_back_answers_where_nobody_better_comes(
 async def test_an_answer_that_is_too_long_is_no_answer(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "WHOLE_LIMIT", 300)
+    monkeypatch.setattr(whole, "ASSEMBLED_LIMIT", 300)
     _, answer, settled = await raced(start, ["lab/plain", SLOW], max_tokens=200)
     assert answer.status >= 400
     assert set(outcomes(settled)) <= {"stream_error", "cancelled"}
+    assert "larger than 300 bytes" in (settled.exchange.error or "")
+
+
+async def test_an_answer_that_is_translated_as_well_has_a_lower_limit(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The targets speak chat: a client of chat is given what another one is not."""
+    monkeypatch.setattr(whole, "TRANSLATED_LIMIT", 300)
+    field = await Field.open(start, model("m", ["lab/plain", "lab/plain!silence:0.01"], "race = 2"))
+    assert (await asked(field, "chat"))[0].status == 200
+    answer, settled = await asked(field, "anthropic")
+    assert answer.status >= 400
     assert "larger than 300 bytes" in (settled.exchange.error or "")
 
 

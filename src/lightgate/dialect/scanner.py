@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.dialect.errors import CODE_LIMIT, NOT_UTF8, Fault, clean
 from lightgate.dialect.kinds import NONE, REASONING, TEXT, TOOL
-from lightgate.dialect.neutral.events import SILENT, Listener
-from lightgate.dialect.neutral.json_text import holds_more
+from lightgate.dialect.neutral.events import SILENT, TOO_MANY, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +31,6 @@ BROKEN_FINISHES: Final = frozenset({"abort", "error"})  # the server gave up, wh
 _LEARNED: Final = frozenset({TEXT, REASONING})
 _PATIENCE: Final = 4  # skeletons in a row that may be of no use before learning becomes rare
 _LARGE: Final = 65_536  # bytes of an event above which its values are counted
-TOO_MANY: Final = Fault("malformed", "One event holds more values than an answer can need.")
 _RARELY: Final = 64  # ... namely once in so many text events
 _LF: Final = 0x0A
 
@@ -204,7 +202,7 @@ class Scanner(Listener):
             self.weight = 0
             return NONE
         self._begin()
-        if len(data) > _LARGE and holds_more(data, self._reader.values):
+        if len(data) > _LARGE and self._reader.full(data):
             self.fail(TOO_MANY)
             return NONE
         if not (data.isascii() and name.isascii()):

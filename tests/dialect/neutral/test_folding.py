@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from lightgate.dialect.neutral.folding import (
+    ITEM,
     ONCE,
     PIECE,
+    Grown,
     Said,
     encoded,
     fold,
@@ -36,27 +38,30 @@ def nested(depth: int, inner: Any, name: str = "a") -> Any:
 
 
 def test_texts_go_on_and_each_piece_takes_its_letters_and_its_place() -> None:
-    assert folded({"text": "He"}, {"text": "llo"}) == ({"text": "Hello"}, 5 + 2 * PIECE)
+    assert folded({"text": "He"}, {"text": "llo"}) == ({"text": "Hello"}, 5 + 3 * PIECE + 4)
+    for text, size in {"\u4e2d\U0001f600\n": 9, "\ud83d": 6}.items():  # bytes of its JSON
+        assert folded({"a": text})[1] == 2 * PIECE + 1 + size
 
 
 @pytest.mark.parametrize("name", sorted(ONCE))
 def test_a_fact_of_a_piece_stays_as_it_was_said_first(name: str) -> None:
-    assert folded({name: "ab"}, {name: "cde"}) == ({name: "ab"}, 2)
+    assert folded({name: "ab"}, {name: "cde"}) == ({name: "ab"}, PIECE + len(name) + 2)
 
 
 def test_an_empty_fact_is_replaced_by_one_that_says_something() -> None:
-    assert folded({"id": ""}, {"id": "x"}) == ({"id": "x"}, 1)
+    assert folded({"id": ""}, {"id": "x"}) == ({"id": "x"}, PIECE + 2 + 1)
 
 
 def test_nothing_is_kept_only_where_nothing_was_said() -> None:
-    assert folded({"text": None}) == ({"text": None}, 0)
+    assert folded({"text": None}) == ({"text": None}, PIECE + 4)
     assert folded({"text": "a"}, {"text": None})[0] == {"text": "a"}
 
 
 def test_lists_go_on_and_what_is_neither_text_nor_list_is_replaced() -> None:
     whole, size = folded({"parts": [1]}, {"parts": [2]}, {"count": 1}, {"count": 2})
     assert whole == {"parts": [1, 2], "count": 2}
-    assert size == 2 * (PIECE + 3)  # "[1]" and "[2]"
+    fields = PIECE + len("parts") + PIECE + len("count")
+    assert size == fields + 2 * (PIECE + 3)  # "[1]" and "[2]"
 
 
 def test_a_list_takes_the_place_of_what_is_none() -> None:
@@ -81,11 +86,11 @@ def kept(*facts: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 def test_the_last_event_knows_facts_best_but_nothing_replaces_something() -> None:
     facts = ({"a": "xyz", "b": 1, "c": None}, {"a": "", "b": None, "c": None}, {"a": "u", "b": 0})
-    assert kept(*facts) == ({"a": "u", "b": 0, "c": None}, 1)
+    assert kept(*facts) == ({"a": "u", "b": 0, "c": None}, 3 * (PIECE + 1) + 1)
 
 
 def test_a_first_fact_is_kept_even_if_it_says_nothing() -> None:
-    assert kept({"a": "", "b": None}) == ({"a": "", "b": None}, 0)
+    assert kept({"a": "", "b": None}) == ({"a": "", "b": None}, 2 * (PIECE + 1))
 
 
 @pytest.mark.parametrize(("depth", "whole"), [(4, {"x": 1, "y": 2}), (5, {"y": 2})])
@@ -109,18 +114,19 @@ def test_a_text_that_goes_on_is_kept_in_pieces() -> None:
 @pytest.mark.parametrize(("index", "place"), [(0, 0), (2, 2), ("2", 0), (None, 0)])
 def test_a_piece_belongs_to_what_has_its_index_or_else_to_the_first(index: Any, place: int) -> None:
     known: dict[int, dict[str, Any]] = {}
-    assert placed(known, {"index": index}) == ({}, PIECE)
+    assert placed(known, {"index": index}) == ({}, ITEM)
     known[place]["text"] = "a"
     assert placed(known, {"index": index}) == ({"text": "a"}, 0)
     assert list(known) == [place]
 
 
 def test_texts_are_joined_as_deep_as_pieces_are_folded_in_lists_and_objects() -> None:
-    said = [Said(("a", "b")), {"b": Said("cd")}, 3]
-    assert joined({"x": said}) == {"x": ["ab", {"b": "cd"}, 3]}
+    said = [{"a": Said(("a", "b"))}, {"b": Said("cd")}]
+    assert joined({"x": Grown(said)}) == {"x": [{"a": "ab"}, {"b": "cd"}]}
+    plain = [{"a": ["b"]}, 3]  # has no pieces, and may be long
+    assert joined({"x": plain})["x"] is plain
     assert joined(nested(8, Said("ab"))) == nested(8, "ab")
-    deeper = nested(9, [Said("ab")])
-    assert joined(deeper) == nested(9, [["a", "b"]])
+    assert joined(nested(9, Said("ab"))) == nested(9, ["a", "b"])
 
 
 def test_a_whole_answer_is_encoded_and_one_that_no_encoder_ends_is_malformed() -> None:
@@ -138,8 +144,11 @@ def test_a_whole_answer_is_encoded_and_one_that_no_encoder_ends_is_malformed() -
         (3, 0),
         (None, 0),
         ([1, 2], PIECE + 5),
+        ([1, 2, 3, 4], 2 * PIECE + 9),  # small values take more time than their bytes say
+        ([[], {}], 3 * PIECE + 7),
         ({"a": 1}, PIECE + 7),
-        (["\ud83d"], len(repr(["\ud83d"]))),  # a half of an emoji has no bytes of its own
+        ({"a": 1, "b": "[:,"}, 2 * PIECE + 17),
+        (["\ud83d"], PIECE + 4 + 3),  # half of an emoji
     ],
 )
 def test_a_value_weighs_its_bytes(value: Any, size: int) -> None:

@@ -100,6 +100,9 @@ def test_where_no_hint_can_go_nothing_changes(dialect: str, fields: dict[str, An
 def test_a_hint_stands_behind_the_first_system_messages_alone() -> None:
     first = [{"role": "developer", "content": "a"}, {"role": "system", "content": "b"}]
     rest = [{"role": "user", "content": "c"}, {"role": "system", "content": "d"}, 7]
+    for odd in (["user"], {"a": 1}):  # of no type that a role has
+        alone = with_hint("openai-chat", raw(messages=[{"role": odd}]))
+        assert msgspec.json.decode(alone["messages"])[1] == {"role": odd}
     found = with_hint("openai-chat", raw(messages=[*first, *rest], n=1))
     added = {"role": "system", "content": CONCISE}
     assert msgspec.json.decode(found["messages"]) == [*first, added, *rest]

@@ -11,6 +11,7 @@ from lightgate.dialect.errors import word_of
 from lightgate.dialect.kinds import REASONING, TOOL
 from lightgate.dialect.neutral.events import CUT
 from lightgate.dialect.neutral.folding import (
+    ITEM,
     PIECE,
     Said,
     encoded,
@@ -60,7 +61,7 @@ ERROR_WORDS: Final = {  # by status; see word_of for others
 }
 _NOTHING: Final = Usage()
 _INPUT: Final = " input"  # where a block keeps the JSON of its input: no provider's name
-_CUT_OFF: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
+_CUT_OFF: Final = ("max_tokens", "model_context_window_exceeded")  # no set: a list is none of them
 
 
 class _Text(msgspec.Struct, gc=False, tag_field="type", tag="text_delta"):
@@ -224,10 +225,11 @@ class MessagesAssembler:
         place = index if isinstance(index, int) else 0
         delta = event.get("delta")
         if kind == "content_block_delta" and isinstance(delta, dict):
-            self.size += PIECE + _grow(self._blocks.setdefault(place, {}), delta)
+            block = self._blocks.setdefault(place, {})
+            self.size += (PIECE if block else ITEM) + _grow(block, delta)
         elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
             self._blocks[place] = {}
-            self.size += PIECE + _open(self._blocks[place], event["content_block"])
+            self.size += ITEM + _open(self._blocks[place], event["content_block"])
         elif kind == "message_start" and isinstance(event.get("message"), dict):
             self.size += keep(self._message, event["message"])
         elif kind == "message_delta":

@@ -274,7 +274,7 @@ def _document(block: Fields) -> list[Part]:
         block.out.drop(citations.place)
     source = block.peek("source")
     kind = source.get("type") if isinstance(source, dict) else None
-    if kind not in {"text", "content"}:
+    if kind not in ("text", "content"):  # no set: it may be anything, a list even
         return [_media(block, "document", name)]
     said = block.need_object("source")
     said.ignore("type", "media_type")

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from lightgate.dialect.request import Built, Kind, Request
 
 VOICE: Final = "alloy"  # of OpenAI's, which its compatible servers know too
-_DELTAS: Final = frozenset(("speech.audio.delta", "transcript.text.delta"))
-_ENDS: Final = frozenset(("speech.audio.done", "transcript.text.done"))
+# No sets: a type may be anything, a list even.
+_DELTAS: Final = ("speech.audio.delta", "transcript.text.delta")
+_ENDS: Final = ("speech.audio.done", "transcript.text.done")
 
 
 def _build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every builder is called alike

@@ -11,7 +11,8 @@ from lightgate.dialect.errors import word_of
 from lightgate.dialect.kinds import REASONING, TOOL
 from lightgate.dialect.neutral.events import CUT
 from lightgate.dialect.neutral.folding import (
-    PIECE,
+    ITEM,
+    Grown,
     encoded,
     fold,
     joined,
@@ -259,7 +260,7 @@ def _take(candidate: Object, piece: Object) -> int:
     size = 0
     content = piece.get("content")
     if isinstance(content, dict):
-        held = candidate.setdefault("content", {"parts": []})
+        held = candidate.setdefault("content", {"parts": Grown()})
         parts = held["parts"]
         size += sum(_fold_part(parts, part) for part in dicts_of(content.get("parts")))
         size += keep(held, {name: one for name, one in content.items() if name != "parts"})
@@ -276,15 +277,16 @@ def _fold_part(parts: list[Object], part: Object) -> int:
     text = part.get("text")
     if not isinstance(text, str) or not part.keys() <= _TEXT:
         parts.append(dict(part))
-        return PIECE + sum(len(name) + weight(value) for name, value in part.items())
+        return ITEM + sum(len(name) + weight(value) for name, value in part.items())
     last = parts[-1] if parts else None
     rest = {name: value for name, value in part.items() if name != "text"}
     if not text and not rest and last is not None:  # what a finish comes with
         return 0
+    size = 0
     if last is None or not _goes_on(last, part):
-        last = {}
+        last, size = {}, ITEM
         parts.append(last)
-    return say(last, "text", text) + keep(last, rest)
+    return size + say(last, "text", text) + keep(last, rest)
 
 
 def _goes_on(last: Object, part: Object) -> bool:

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from lightgate.dialect.errors import malformed
-from lightgate.dialect.neutral.json_text import decoded, dicts_of
+from lightgate.dialect.errors import Fault, malformed
+from lightgate.dialect.neutral.json_text import decoded, dicts_of, too_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lightgate.clock.tokens import Usage
-    from lightgate.dialect.errors import Fault
 
 # Why an answer ended:
 #     stop      the model was done
@@ -43,6 +42,7 @@ Place = int | str  # how a reader knows a call or an item again
 
 CUT: Final[frozenset[Reason]] = frozenset({"length", "context", "filter"})  # may end in mid-word
 DONE: Final = b"[DONE]"
+TOO_MANY: Final = Fault("malformed", "One event holds more values than an answer can need.")
 SILENT: Final = frozenset({"", "null", "none", "finish_reason_unspecified"})  # no reason at all
 
 
@@ -144,15 +144,15 @@ class Reader(NamedTuple):
 
     `finishes` maps the dialect's words for an end, in lower case, to ours; a word that is not
     there is an error, since to call it a good end would be a guess. `bare` are the words that do
-    not explain an answer without a token; any other word does. `values` are the most objects
-    and lists that one event of a stream may hold: more would take too long to read in one go.
+    not explain an answer without a token; any other word does. `full` says of a large event
+    whether it holds more values than can be read in one go.
     """
 
     event: Callable[[Listener, bytes, bytes], None]
     whole: Callable[[Listener, bytes], None]
     finishes: Mapping[str, Reason] = {}
     bare: frozenset[str] = frozenset({"stop"})
-    values: int = 5000
+    full: Callable[[bytes], bool] = too_full
 
 
 def finishes(words: Mapping[Reason, str]) -> dict[str, Reason]:

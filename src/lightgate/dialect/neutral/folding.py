@@ -10,14 +10,15 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from lightgate.dialect.neutral.json_text import Object, decoded, dumped
+from lightgate.dialect.neutral.json_text import Object, as_json, decoded, dumped, marks_of
 from lightgate.dialect.neutral.numbers import number
 from lightgate.errors import Malformed
 
 # Facts about a piece, not text: the first word stays when later pieces repeat it.
 ONCE: Final = frozenset({"id", "type", "role", "name", "object", "format", "call_id", "index"})
 _DEPTH: Final = 4  # of the objects in which pieces are joined; what is deeper is taken as it comes
-PIECE: Final = 32  # bytes that a piece or an object takes beside its text
+PIECE: Final = 32  # bytes that a piece, a field or an object counts for beside its text
+ITEM: Final = 2048  # likewise a choice, a call, a part or a block, which takes some 10 us to tell
 _objects: Final = msgspec.json.Decoder(Object, float_hook=number)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -39,6 +40,10 @@ class Said(list[str]):
     """A text in pieces; joined once, at the end."""
 
 
+class Grown(list[Object]):
+    """A list of objects with texts in pieces; other lists are taken as they come."""
+
+
 def object_of(data: bytes) -> Object | None:
     """Decode the object of one event; None for a marker and for what is no object."""
     return decoded(_objects, data)
@@ -51,7 +56,7 @@ def placed(known: dict[int, Object], piece: Object) -> tuple[Object, int]:
     if place in known:
         return known[place], 0
     known[place] = {}
-    return known[place], PIECE
+    return known[place], ITEM
 
 
 def say(into: Object, name: str, text: str) -> int:
@@ -61,7 +66,7 @@ def say(into: Object, name: str, text: str) -> int:
         said.append(text)
     else:
         into[name] = Said((text,))
-    return PIECE + len(text)
+    return PIECE + _bytes(text)
 
 
 def keep(into: Object, fields: Object, depth: int = _DEPTH) -> int:
@@ -72,8 +77,8 @@ def keep(into: Object, fields: Object, depth: int = _DEPTH) -> int:
         if isinstance(known, dict) and isinstance(value, dict) and depth:
             size += keep(known, value, depth - 1)
         elif name not in into or (value is not None and value != ""):
+            size += _field(into, name) + weight(value) - weight(known)
             into[name] = value
-            size += weight(value) - weight(known)
     return size
 
 
@@ -85,6 +90,7 @@ def fold(into: Object, delta: Object, depth: int = _DEPTH) -> int:
     size = 0
     for name, value in delta.items():
         known = into.get(name)
+        size += _field(into, name)
         if value is None:
             into.setdefault(name, None)
         elif isinstance(value, str):
@@ -92,7 +98,7 @@ def fold(into: Object, delta: Object, depth: int = _DEPTH) -> int:
                 size += say(into, name, value)
             elif not known:
                 into[name] = value
-                size += len(value)
+                size += _bytes(value)
         elif isinstance(value, list) and type(known) is list:
             known.extend(value)
             size += weight(value)
@@ -114,7 +120,7 @@ def joined(value: Any, depth: int = 2 * _DEPTH) -> Any:
         return value
     if isinstance(value, dict):
         return {name: joined(one, depth - 1) for name, one in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, Grown):
         return [joined(one, depth - 1) for one in value]
     return value
 
@@ -128,12 +134,29 @@ def encoded(whole: Object) -> bytes:
 
 
 def weight(value: Any) -> int:
-    """Return the bytes that a value takes, nearly."""
+    """Return the bytes that a value counts for."""
     if isinstance(value, str):
-        return len(value)
+        return _bytes(value)
     if not isinstance(value, (list, dict)):
         return 0
     try:
-        return PIECE + len(_encode(value))
-    except (UnicodeEncodeError, RecursionError):
+        return raw_weight(_encode(value))
+    except UnicodeEncodeError:  # half of an emoji
+        return raw_weight(as_json(value).encode("utf-8", "surrogatepass"))
+    except RecursionError:
         return len(repr(value))
+
+
+def raw_weight(data: bytes) -> int:
+    """Return the bytes that JSON counts for: a small value takes more time than its bytes say."""
+    return len(data) + PIECE * (len(marks_of(data)) // 2)
+
+
+def _field(into: Object, name: str) -> int:
+    """Return the bytes that a field counts for where it is new."""
+    return 0 if name in into else PIECE + len(name)
+
+
+def _bytes(text: str) -> int:
+    """Return the bytes of a text in JSON, where a new line has two and a control character six."""
+    return len(dumped(text)) - 2

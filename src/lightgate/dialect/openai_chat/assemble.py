@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lightgate.dialect.neutral.folding import (
+    ITEM,
     PIECE,
+    Grown,
     Said,
     encoded,
     fold,
@@ -128,11 +130,12 @@ def _fold_message(message: Object, delta: Object) -> int:
         return size
     size += fold(message, {name: value for name, value in delta.items() if name not in _OWN})
     for piece in dicts_of(delta.get("tool_calls")):
-        size += PIECE + fold(_call(message, piece), _plain(piece))
+        call = _call(message, piece)
+        size += (PIECE if call else ITEM) + fold(call, _plain(piece))
     if isinstance(delta.get("function_call"), dict):  # before tools there were functions
         size += fold(message.setdefault("function_call", {}), _written(delta["function_call"]))
     for detail in dicts_of(delta.get("reasoning_details")):
-        size += PIECE + _detail(message, detail)
+        size += _detail(message, detail)
     return size
 
 
@@ -145,17 +148,20 @@ def _content(message: Object, content: Any) -> int:
         content = [{"type": "text", "text": content}] if content else []
     if isinstance(known, Said) or known is None:
         text = "".join(known or ())
-        known = message["content"] = [{"type": "text", "text": Said((text,))}] if text else []
+        first: list[Object] = [{"type": "text", "text": Said((text,))}] if text else []
+        known = message["content"] = Grown(first)
     return sum(_part(known, part) for part in dicts_of(content))
 
 
 def _part(parts: list[Object], part: Object) -> int:
+    size = 0
     if not parts or parts[-1].get("type") != part.get("type"):
         parts.append({})
+        size = ITEM
     thinking = dicts_of(part.get("thinking"))
-    size = fold(parts[-1], {name: one for name, one in part.items() if name != "thinking"})
+    size += fold(parts[-1], {name: one for name, one in part.items() if name != "thinking"})
     for piece in thinking:
-        size += _part(parts[-1].setdefault("thinking", []), piece)
+        size += _part(parts[-1].setdefault("thinking", Grown()), piece)
     return size
 
 
@@ -192,18 +198,19 @@ def _written(function: Object) -> Object:
 
 def _detail(message: Object, detail: Object) -> int:
     """Fold a detail of reasoning; aggregators number the runs, or tell them apart by type."""
-    details = message.setdefault("reasoning_details", [])
+    details = message.setdefault("reasoning_details", Grown())
     last: dict[Any, Object] = message.setdefault(_DETAILS, {})  # of each number
     index, kind = detail.get("index"), detail.get("type")
     if not isinstance(index, int | str):
         index = None
     found = last.get(index) if index is not None else details[-1] if details else None
+    size = PIECE
     if found is None or found.get("type") != kind:
-        found = {}
+        found, size = {}, ITEM
         details.append(found)
     if index is not None:
         last[index] = found
-    return fold(found, detail)
+    return size + fold(found, detail)
 
 
 def _whole(message: Object) -> Object:

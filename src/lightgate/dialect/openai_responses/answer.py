@@ -9,7 +9,7 @@ import msgspec
 from lightgate.dialect.errors import status_of
 from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import CUT, Likely, Logprob
-from lightgate.dialect.neutral.folding import encoded, object_of
+from lightgate.dialect.neutral.folding import ITEM, encoded, object_of, raw_weight
 from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dumped, named
 from lightgate.dialect.neutral.names import free_text
@@ -340,6 +340,11 @@ class _Raw(msgspec.Struct, gc=False):
     output_index: Any = None
 
 
+class _Told(msgspec.Struct, gc=False):
+    output: list[msgspec.Raw] = []
+
+
+_told_decoder: Final = msgspec.json.Decoder(_Told)
 _raw_decoder: Final = msgspec.json.Decoder(_Raw, float_hook=number)
 
 
@@ -367,15 +372,20 @@ class ResponsesAssembler:
         if kind in LAST:
             self._last = kind
         if response.startswith(b"{"):
-            self.size += len(response) - len(self._response)
+            self.size += raw_weight(response) - raw_weight(self._response)
             self._response = response
         elif kind == "response.output_item.done" and item.startswith(b"{"):
             place = event.output_index
             self._items[place if isinstance(place, int) else len(self._items)] = item
-            self.size += len(item)
+            self.size += ITEM + raw_weight(item)
 
     def whole(self) -> bytes:
         """Return the response object as it came; missing output is not made up of deltas."""
+        try:
+            if _told_decoder.decode(self._response).output:
+                return self._response
+        except (ValueError, RecursionError):
+            pass  # there is none, or one with halves of an emoji in it
         whole = object_of(self._response) if self._response else None
         if whole is not None and whole.get("output"):
             return self._response

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import DONE, Reader, bare_stops, finishes, logprobs_of
-from lightgate.dialect.neutral.json_text import Count, decoded
+from lightgate.dialect.neutral.events import (
+    DONE,
+    Reader,
+    bare_stops,
+    finishes,
+    logprobs_of,
+)
+from lightgate.dialect.neutral.json_text import (
+    MOST_OBJECTS,
+    Count,
+    are_many,
+    decoded,
+    marks_of,
+    too_full,
+)
 from lightgate.dialect.neutral.numbers import number
 
 if TYPE_CHECKING:
@@ -52,12 +65,13 @@ _OWN_CALLS: Final = ("custom_tool_call", "mcp_call")
 _FAILED: Final = ("failed", "cancelled")  # no set: a status may be anything, a list even
 LAST: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 BETWEEN: Final = "\n\n"  # the parts of a summary are paragraphs
+# The last event says the whole answer again. Its log probabilities are passed over.
+_MOST_MARKS: Final = 500_000  # of JSON in it: log probabilities of some 10,000 tokens
 
 
 class _Part(msgspec.Struct, gc=False):
     text: Any = None
     refusal: Any = None
-    logprobs: Any = None
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -110,21 +124,67 @@ class _Event(msgspec.Struct, gc=False):
 
 
 class _FullEvent(_Event, gc=False):  # the clock does without these
-    logprobs: Any = None
     output_index: Any = None
     item_id: Any = None
     summary_index: Any = None
     arguments: Any = None
 
 
+class _LikelyPart(_Part, gc=False):
+    logprobs: Any = None
+
+
+class _LikelyItem(_Item, gc=False):
+    content: list[_LikelyPart] | None = None  # type: ignore[assignment]  # only read
+
+
+class _LikelyResponse(_Response, gc=False):
+    output: list[_LikelyItem] | None = None  # type: ignore[assignment]  # likewise
+
+
+class _LikelyEvent(_FullEvent, gc=False):  # with log probabilities, which few answers have
+    logprobs: Any = None
+    item: _LikelyItem | None = None
+    response: _LikelyResponse | None = None
+
+
+class _RawPart(msgspec.Struct, gc=False):
+    logprobs: msgspec.Raw = msgspec.Raw()
+
+
+class _RawItem(msgspec.Struct, gc=False):
+    content: list[_RawPart] | None = None
+
+
+class _RawResponse(msgspec.Struct, gc=False):
+    output: list[_RawItem] | None = None
+
+
+class _RawEvent(_RawPart, gc=False):  # the places of log probabilities, and nothing else
+    part: _RawPart | None = None
+    item: _RawItem | None = None
+    response: _RawResponse | None = None
+
+
 _counted: Final = msgspec.json.Decoder(_Event, float_hook=number)
-_full: Final = msgspec.json.Decoder(_FullEvent, float_hook=number)
-_whole_decoder: Final = msgspec.json.Decoder(_Response, float_hook=number)
+_full: Final = cast(
+    "msgspec.json.Decoder[_Event]", msgspec.json.Decoder(_FullEvent, float_hook=number)
+)
+_likely: Final = cast(
+    "msgspec.json.Decoder[_Event]", msgspec.json.Decoder(_LikelyEvent, float_hook=number)
+)
+_raw: Final = msgspec.json.Decoder(_RawEvent)
+_counted_whole: Final = msgspec.json.Decoder(_Response, float_hook=number)
+_likely_whole: Final = cast(
+    "msgspec.json.Decoder[_Response]", msgspec.json.Decoder(_LikelyResponse, float_hook=number)
+)
 
 
 def _event(listener: Listener, name: bytes, data: bytes) -> None:
     counting = listener.counting
-    event = decoded(_counted, data) if counting else decoded(_full, data)
+    # Log probabilities of a long answer are passed over where it is told again as a whole.
+    plain = counting or (len(data) > MOST_OBJECTS and too_full(data))
+    event = decoded(_counted if counting else _full if plain else _likely, data)
     if event is None:
         word = data.strip()
         if word and word != DONE:  # some servers add chat's marker after their own
@@ -157,7 +217,7 @@ def _other_event(listener: Listener, kind: str, event: _Event, said: tuple[bytes
 
 
 def _say(listener: Listener, flag: int, event: _Event) -> None:
-    told = event.logprobs if isinstance(event, _FullEvent) else None
+    told = event.logprobs if isinstance(event, _LikelyEvent) else None
     listener.say(flag, event.delta, logprobs_of(told) if told else (), _place(event))
 
 
@@ -209,7 +269,7 @@ _TAKES: Final[dict[str, Callable[[Listener, Place, _Event], None]]] = {
 
 
 def _whole(listener: Listener, body: bytes) -> None:
-    response = decoded(_whole_decoder, body)
+    response = decoded(_counted_whole if listener.counting else _likely_whole, body)
     if response is None or (response.output is None and response.error is None):
         listener.fail(malformed(body))
     else:
@@ -270,11 +330,32 @@ def _reasoning(listener: Listener, item: _Item) -> None:
 
 
 def _part(listener: Listener, part: _Part) -> None:
-    likely = () if listener.counting else logprobs_of(part.logprobs)
+    likely = logprobs_of(part.logprobs) if isinstance(part, _LikelyPart) else ()
     if isinstance(part.text, str) and (part.text or likely):
         listener.say(TEXT, part.text, likely)
     if part.refusal and isinstance(part.refusal, str):
         listener.say(REFUSAL, part.refusal)
+
+
+def _too_full(data: bytes) -> bool:
+    """Say whether an event holds more values than can be read in one go.
+
+    Log probabilities are left out: where so many stand in one event, no listener reads them.
+    """
+    if not too_full(data):
+        return False
+    marks = marks_of(data)
+    if len(marks) > _MOST_MARKS:
+        return True
+    try:
+        event = _raw.decode(data)
+    except (ValueError, RecursionError):
+        return True
+    items = [event.item, *((event.response and event.response.output) or ())]
+    parts = [event, event.part, *[p for item in items if item for p in item.content or ()]]
+    passed = marks_of(b"".join([bytes(part.logprobs) for part in parts if part]))
+    objects = [said.count(b"{") + said.count(b"[") for said in (marks, passed)]
+    return are_many(len(marks) - len(passed), objects[0] - objects[1])
 
 
 def _rest(listener: Listener, place: Place, arguments: Any) -> None:
@@ -323,5 +404,5 @@ READER: Final = Reader(
     whole=_whole,
     finishes=FINISHES,
     bare=bare_stops(FINISHES),
-    values=100_000,  # the last event says the whole answer again, log probabilities and all
+    full=_too_full,
 )

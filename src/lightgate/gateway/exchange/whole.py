@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lightgate.dialect.assemble import assembler
 from lightgate.errors import TooLarge
 from lightgate.gateway.exchange.attempt import Attempt
-from lightgate.provider.call import WHOLE_LIMIT
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
@@ -17,6 +16,10 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Step
     from lightgate.wire.sse import Event
 
+# Bytes of an answer that is put together in one turn of the loop; small values count for more.
+ASSEMBLED_LIMIT: Final = 8 * 1024 * 1024
+TRANSLATED_LIMIT: Final = 2 * 1024 * 1024  # of one that is translated in the same turn as well
+
 
 class AssembledAttempt(Attempt):
     """An attempt that streams, for a client that wants its answer whole.
@@ -25,7 +28,7 @@ class AssembledAttempt(Attempt):
     delivers.
     """
 
-    __slots__ = ("_assembly", "_useful", "committed")
+    __slots__ = ("_assembly", "_most", "_useful", "committed")
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class AssembledAttempt(Attempt):
     ) -> None:
         Attempt.__init__(self, exchange, step, target, prepared, marks)
         self._assembly = assembler(prepared.dialect.name)
+        self._most = ASSEMBLED_LIMIT if self._translator is None else TRANSLATED_LIMIT
         self._useful = False  # something of the answer has come
         self.committed = False
         self.sink = self.took
@@ -46,7 +50,7 @@ class AssembledAttempt(Attempt):
         take = self._assembly.event
         for name, event in events:
             take(name, event)
-        if self._assembly.size > WHOLE_LIMIT:
+        if self._assembly.size > self._most:
             raise self._too_large()
         if kinds or (self.complete and self._answers()):
             self._useful = True
@@ -70,10 +74,9 @@ class AssembledAttempt(Attempt):
     def _assembled(self) -> bytes:
         """The answer as the provider would have given it whole; AttemptError if there is none."""
         body = self._assembly.whole()
-        if len(body) > WHOLE_LIMIT:
+        if len(body) > self._most:
             raise self._too_large()
         return body
 
-    @staticmethod
-    def _too_large() -> TooLarge:
-        return TooLarge(f"The answer is larger than {WHOLE_LIMIT} bytes.")
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"The answer is larger than {self._most} bytes.")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONCISE: Final = "Answer concisely: no preamble, no repetition of the question, no closing remarks."
-_SYSTEM: Final = frozenset(("system", "developer"))
+_SYSTEM: Final = ("system", "developer")  # no set: a role may be anything, a list even
 _list: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _encode: Final = msgspec.json.Encoder().encode
 _PLACES: Final = {
