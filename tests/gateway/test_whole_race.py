@@ -10,7 +10,9 @@ import pytest
 
 from gateway.faulted import Field, model
 from gateway.test_faults_race import save_up, spend_all
+from lightgate.errors import LightgateError
 from lightgate.gateway.exchange import settle, whole
+from lightgate.gateway.exchange.large import read_large_answer
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
@@ -324,16 +326,56 @@ async def test_an_answer_that_is_too_long_is_no_answer(
     assert "larger than 300 bytes" in (settled.exchange.error or "")
 
 
-async def test_an_answer_that_is_translated_as_well_has_a_lower_limit(
+@pytest.mark.parametrize("client", ["anthropic", "responses", "gemini"])
+async def test_a_large_answer_is_translated_beside_the_loop(
+    client: str, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside: list[bytes] = []
+
+    async def noted(exchange: Any, prepared: Any, body: bytes) -> Any:
+        beside.append(body)
+        return await read_large_answer(exchange, prepared, body)
+
+    monkeypatch.setattr(whole, "read_large_answer", noted)
+    field = await Field.open(start, model("m", ["lab/plain", "lab/plain!silence:0.01"], "race = 2"))
+    assert (await asked(field, client))[0].status == 200
+    assert beside == []  # it is small
+    monkeypatch.setattr(whole, "TRANSLATED_LIMIT", 300)
+    answer, settled = await asked(field, client)
+    assert answer.status == 200
+    (body,) = beside
+    assert text_of(client, json.loads(answer.body)) == text_of("chat", json.loads(body))
+    assert settled.exchange.outcome == "ok"
+    assert (await asked(field, "chat"))[0].status == 200
+    assert len(beside) == 1  # nothing is translated for a client of chat
+
+
+async def test_a_large_answer_that_cannot_be_translated_beside_is_no_answer(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The targets speak chat: a client of chat is given what another one is not."""
+    async def failing(*_: Any) -> Any:
+        raise LightgateError("The process beside ended.")
+
     monkeypatch.setattr(whole, "TRANSLATED_LIMIT", 300)
+    monkeypatch.setattr(whole, "read_large_answer", failing)
     field = await Field.open(start, model("m", ["lab/plain", "lab/plain!silence:0.01"], "race = 2"))
-    assert (await asked(field, "chat"))[0].status == 200
     answer, settled = await asked(field, "anthropic")
     assert answer.status >= 400
-    assert "larger than 300 bytes" in (settled.exchange.error or "")
+    assert "The process beside ended." in (settled.exchange.error or "")
+
+
+async def test_a_defect_beside_the_loop_ends_the_request(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError("defect")
+
+    monkeypatch.setattr(whole, "TRANSLATED_LIMIT", 300)
+    monkeypatch.setattr(whole, "read_large_answer", broken)
+    field = await Field.open(start, model("m", ["lab/plain", "lab/plain!silence:0.01"], "race = 2"))
+    answer, settled = await asked(field, "anthropic")
+    assert answer.status == 500
+    assert settled.exchange.outcome != "ok"
 
 
 async def test_a_provider_that_does_not_stream_may_answer_whole(start: Start) -> None:

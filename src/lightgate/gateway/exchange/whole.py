@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lightgate.dialect.assemble import assembler
-from lightgate.errors import TooLarge
+from lightgate.errors import AttemptError, LightgateError, TooLarge
 from lightgate.gateway.exchange.attempt import Attempt
+from lightgate.gateway.exchange.large import read_large_answer
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
     from lightgate.gateway.exchange.attempt import ExchangeFacts
     from lightgate.gateway.served.target import ServedTarget
+    from lightgate.provider.call import Called
     from lightgate.provider.prepare import Prepared
     from lightgate.route.plan.plan import Step
     from lightgate.wire.sse import Event
 
 # Bytes of an answer that is put together in one turn of the loop; small values count for more.
 ASSEMBLED_LIMIT: Final = 8 * 1024 * 1024
-TRANSLATED_LIMIT: Final = 2 * 1024 * 1024  # of one that is translated in the same turn as well
+TRANSLATED_LIMIT: Final = 2 * 1024 * 1024  # a larger one is translated beside the loop
 
 
 class AssembledAttempt(Attempt):
@@ -28,7 +30,7 @@ class AssembledAttempt(Attempt):
     delivers.
     """
 
-    __slots__ = ("_assembly", "_most", "_useful", "committed")
+    __slots__ = ("_assembly", "_ended", "_telling", "_useful", "committed")
 
     def __init__(
         self,
@@ -40,7 +42,8 @@ class AssembledAttempt(Attempt):
     ) -> None:
         Attempt.__init__(self, exchange, step, target, prepared, marks)
         self._assembly = assembler(prepared.dialect.name)
-        self._most = ASSEMBLED_LIMIT if self._translator is None else TRANSLATED_LIMIT
+        self._telling = False  # it is being translated beside the loop
+        self._ended: Called | None = None  # the end of its call, which came meanwhile
         self._useful = False  # something of the answer has come
         self.committed = False
         self.sink = self.took
@@ -50,11 +53,11 @@ class AssembledAttempt(Attempt):
         take = self._assembly.event
         for name, event in events:
             take(name, event)
-        if self._assembly.size > self._most:
+        if self._assembly.size > ASSEMBLED_LIMIT:
             raise self._too_large()
         if kinds or (self.complete and self._answers()):
             self._useful = True
-        if events and self._released() and self.complete:
+        if events and self._released() and self.complete and not self._tells_beside():
             (self.exchange.cascade or self.exchange).deliver(self, b"", ended=True)
 
     def release(self) -> None:
@@ -65,6 +68,51 @@ class AssembledAttempt(Attempt):
             self.heard = True  # it answered whole at once, though it was asked to stream
             (self.exchange.cascade or self.exchange).commit(self)
 
+    def over(self, called: Called) -> None:
+        """Judge the end of the call; where it went well, not before its answer can be told."""
+        if self.called is None and called.error is None and self._tells_beside():
+            self._ended = called
+        else:
+            Attempt.over(self, called)
+
+    def _tells_beside(self) -> bool:
+        """Whether the answer is too much to be translated in this turn, and is not told yet."""
+        if (
+            self._translator is None
+            or self._whole is not None
+            or self._unread is not None
+            or self._assembly.size <= TRANSLATED_LIMIT
+        ):
+            return False
+        if not self._telling:
+            self._telling = True
+            state = self.exchange.state
+            state.keep(state.loop.create_task(self._tell_beside()))
+        return True
+
+    async def _tell_beside(self) -> None:
+        """Translate the answer beside the loop, then go on with it."""
+        try:
+            await self._translate_beside()
+            self._telling = False
+            if self.called is not None:
+                return  # it was closed meanwhile
+            if self._ended is not None:
+                self.over(self._ended)
+            elif self._released():
+                (self.exchange.cascade or self.exchange).deliver(self, b"", ended=True)
+        except Exception as error:  # noqa: BLE001 - the outer wall of a request
+            self.broke(error)
+
+    async def _translate_beside(self) -> None:
+        try:
+            told = await read_large_answer(self.exchange, self.prepared, self.answer_body)
+            _, self._unread, self._whole = told
+        except AttemptError as error:
+            self._unread = error
+        except LightgateError as error:
+            self._unread = TooLarge(f"{self.prepared.origin.authority}: {error.message}")
+
     def _released(self) -> bool:
         """Take the client, if something has come and no other attempt has it; whether it is so."""
         if not self.committed and self._useful:
@@ -74,9 +122,9 @@ class AssembledAttempt(Attempt):
     def _assembled(self) -> bytes:
         """The answer as the provider would have given it whole; AttemptError if there is none."""
         body = self._assembly.whole()
-        if len(body) > self._most:
+        if len(body) > ASSEMBLED_LIMIT:
             raise self._too_large()
         return body
 
     def _too_large(self) -> TooLarge:
-        return TooLarge(f"The answer is larger than {self._most} bytes.")
+        return TooLarge(f"The answer is larger than {ASSEMBLED_LIMIT} bytes.")
