@@ -10,6 +10,7 @@ import pytest
 from lightgate.errors import TooLarge
 from lightgate.gateway.exchange import exchange as exchange_module
 from lightgate.gateway.exchange import stream as stream_module
+from lightgate.gateway.exchange import whole as whole_module
 from lightgate.gateway.exchange.exchange import Exchange
 from lightgate.gateway.exchange.stream import StreamAttempt
 from lightgate.gateway.exchange.whole import AssembledAttempt
@@ -105,7 +106,7 @@ def assembled(*, gives: bool = True, **facts: Any) -> Any:
     attempt: Any = object.__new__(AssembledAttempt)
     values = {
         "exchange": Owner(gives=gives), "committed": False, "complete": False, "called": None,
-        "_assembly": Assembly(), "_most": 99, "_useful": False, "held_ns": 5,
+        "_assembly": Assembly(), "_translator": None, "_useful": False, "held_ns": 5,
         "heard": False, "_body": [],
     }  # fmt: skip
     for name, value in {**values, **facts}.items():
@@ -126,8 +127,9 @@ def test_a_whole_answer_is_delivered_at_its_end_and_not_before() -> None:
     assert attempt.exchange.out == []
 
 
-def test_a_whole_answer_has_a_limit() -> None:
-    attempt = assembled(_most=4)
+def test_a_whole_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_module, "ASSEMBLED_LIMIT", 4)
+    attempt = assembled()
     attempt.took(b"", [(b"", b"1234")], 1)
     with pytest.raises(TooLarge, match="larger than 4 bytes"):
         attempt.took(b"", [(b"", b"5")], 1)
