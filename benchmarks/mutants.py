@@ -10,7 +10,8 @@ Nothing is changed in the working tree: copies are. Exit code 6 if fewer than 90
 if one is not that lies in code which masks secrets, checks keys, spends budgets or frames messages
 (mutation/guarded.txt). Code that only a real server can test (mutation/needs.txt) is not judged
 where its tests were skipped for want of that server: it is counted, told, and not tried. Mutations
-that change nothing that can be seen are listed, with the reason, in mutation/accepted.toml.
+that change nothing that can be seen are listed, with the reason, in mutation/accepted.toml; the
+list is held against the sources by tests/test_mutants.py.
 
 After `--minutes` no further one is begun: those that are left are counted as not tried, and the
 exit code is 7 unless it is 6. `--json` keeps every outcome; `--after` leaves out what such a file
@@ -31,11 +32,11 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mutation.accepted import Accepted
 from mutation.marks import blocks
 from mutation.operators import Mutation, Named, listed, mutation
 from mutation.reach import NoTestsError, Reach, Tree, copy_tree, reach
@@ -69,13 +70,9 @@ class Outcome(NamedTuple):
 class Rules(NamedTuple):
     """The accepted mutations, the guarded places, and those whose tests need a server."""
 
-    accepted: frozenset[tuple[str, str, str]]
+    accepted: Accepted
     guarded: tuple[str, ...]
     needs: tuple[tuple[str, str], ...]  # a place, and a word of the reason why tests are skipped
-
-    def accepts(self, named: Named, made: Mutation) -> bool:
-        """Whether this mutation is in the list, by its function and its text."""
-        return (f"{named.path}:{named.scope}", made.before, made.after) in self.accepted
 
     def packages(self) -> list[str]:
         """The packages that have guarded code, those among them that a random sample leaves out."""
@@ -100,8 +97,7 @@ def _within(named: Named, place: str) -> bool:
 
 
 def rules() -> Rules:
-    rows = tomllib.loads((HERE / "accepted.toml").read_text("utf-8")).get("accepted", [])
-    accepted = frozenset((row["in"], row["before"], row["after"]) for row in rows)
+    accepted = Accepted.read(HERE / "accepted.toml")
     needs = [line.split(maxsplit=1) for line in _lines("needs.txt")]
     return Rules(accepted, _lines("guarded.txt"), tuple((place, word) for place, word in needs))
 
@@ -145,7 +141,7 @@ def candidates(
     for named in names:
         source = (tree.source / named.path).read_text("utf-8")
         made = mutation(source, named.number)
-        if known.accepts(named, made):
+        if known.accepted.has(named, source):
             outcomes.append(_outcome(named, made, "accepted", "", known))
             continue
         if earlier := before.get((named.path, named.number, made.before, made.after)):

@@ -81,3 +81,47 @@ def test_a_run_that_was_cut_short_is_not_told_as_one_that_holds(
             for verdict in ("noticed", "unnoticed", "accepted", "not judged", "not tried")
         ),
     ]
+
+
+def test_every_accepted_mutation_is_there_and_is_named_by_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import mutants
+
+    accepted = mutants.rules().accepted
+    assert len(accepted.rows) > 100
+    assert accepted.wrong(BENCHMARKS.parent / "src" / "lightgate") == []
+
+
+def test_a_reason_for_one_mutation_is_none_for_another_with_the_same_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from mutation.accepted import Accepted, Row
+    from mutation.operators import listed, mutation
+
+    source = "def f(a, b):\n    return a + b, a + b\n"
+    (tmp_path / "it.py").write_text(source)
+    text = ("it.py:f", "a + b", "a - b")
+
+    def accepted_of(*places: int) -> Accepted:
+        return Accepted([Row(text, places)])
+
+    def taken(accepted: Accepted) -> list[int]:
+        """Which of the two differences are accepted, from the left."""
+        made = [(named, mutation(source, named.number)) for named in listed("it.py", source)]
+        sums = [(named, one) for named, one in made if one.after == "a - b"]
+        return [at for at, (named, one) in enumerate(sums, 1) if accepted.has(named, source)]
+
+    assert taken(accepted_of(2)) == [2]
+    assert taken(accepted_of(1, 2)) == [1, 2]
+    assert taken(accepted_of()) == []  # it may be any of them
+    for good in ((1,), (2,), (1, 2)):
+        assert accepted_of(*good).wrong(tmp_path) == []
+    for bad in ((), (3,), (1, 3)):
+        assert accepted_of(*bad).wrong(tmp_path) == [Row(text, bad)]
+    gone = Row(("it.py:f", "a * b", "a / b"), ())
+    twice = [Row(text, (1,)), Row(text, (2,))]
+    assert Accepted([gone]).wrong(tmp_path) == [gone]
+    assert Accepted(twice).wrong(tmp_path) == twice

@@ -103,6 +103,17 @@ def listed(path: str, source: str) -> list[Named]:
     return places
 
 
+def described(source: str, scopes: set[str]) -> Iterator[tuple[str, int, str, str]]:
+    """The mutations of some functions: the function, the number, the text before and after."""
+    number = 0
+    for site in sites(ast.parse(source)):
+        for new in changes(site.node):
+            if site.scope in scopes:
+                before, after, _ = _shown(site.node, new)
+                yield site.scope, number, before, after
+            number += 1
+
+
 def mutation(source: str, number: int) -> Mutation:
     """Make a mutation by its number."""
     tree = ast.parse(source)
@@ -111,16 +122,20 @@ def mutation(source: str, number: int) -> Mutation:
         possible = changes(site.node)
         if seen + len(possible) > number:
             new = possible[number - seen]
-            before, after = _brief(site.node), _brief(new)
-            line = getattr(site.node, "lineno", site.statement.lineno)
-            if script := _script(site.node):
-                before, after, below = lua.shown(script, _script(new))
-                line += below
+            before, after, below = _shown(site.node, new)
+            line = getattr(site.node, "lineno", site.statement.lineno) + below
             _put(site, new)
             ast.fix_missing_locations(tree)
             return Mutation(tree, before, after, line, site)
         seen += len(possible)
     raise LookupError(number)
+
+
+def _shown(node: ast.AST, new: ast.AST) -> tuple[str, str, int]:
+    """The text of a node before and after, and how many lines below its first the change is."""
+    if script := _script(node):
+        return lua.shown(script, _script(new))
+    return _brief(node), _brief(new), 0
 
 
 def _script(node: ast.AST) -> str:

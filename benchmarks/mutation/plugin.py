@@ -156,6 +156,7 @@ def _tried(
     _, status = os.waitpid(child, 0)
     *_, test, how = ["", *told.decode(errors="replace").split("\n")]
     code = os.waitstatus_to_exitcode(status)
+    timed_out = timed_out or code == -signal.SIGPROF
     if timed_out:
         how = "time limit"
     if not test or (code == UNCHANGED and not timed_out):  # no test has begun
@@ -222,8 +223,10 @@ def _run(
     plain = job["number"] is None
     if not plain and job["module"] in sys.modules and not _changed(job, functions):
         return UNCHANGED
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    limits_s = job["limits_cpu_s"]
+    for item, following, limit_s in zip(items, [*items[1:], None], limits_s, strict=True):
         os.write(writer, f"{item.nodeid}\n".encode())
+        signal.setitimer(signal.ITIMER_PROF, limit_s)  # its signal ends the process
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
             return NOTICED

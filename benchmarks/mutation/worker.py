@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from mutation.operators import Mutation, Named
     from mutation.reach import Tree
 
-# A mutation may make its tests slow, and the machine may be busy: what takes longer hangs.
-SLOWER, GRACE_S = 6.0, 10.0
+# A mutation may make its tests slow, and the machine may be busy: what takes longer hangs. How busy
+# it is does not matter to the processor's time, so that a loop without an end is found earlier.
+SLOWER, GRACE_S, GRACE_CPU_S = 6.0, 10.0, 3.0
 NEAREST: Final = 40  # tests that a fresh process begins with
 LAST_S: Final = 45.0  # for mutations that were begun in time
 
@@ -138,6 +139,7 @@ class Worker:
             "tests": tests,
             "limit_s": limit_s,
             "limits_s": [GRACE_S + SLOWER * self._seconds[name] for name in tests],
+            "limits_cpu_s": [GRACE_CPU_S + SLOWER * self._seconds[name] for name in tests],
         }
         print(json.dumps(job), file=self._jobs, flush=True)
         line = self._answers.readline()
