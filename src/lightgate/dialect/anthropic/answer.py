@@ -283,8 +283,9 @@ def _whole(block: Object, *, cut: bool) -> Object:
 def _input(text: str, *, cut: bool) -> Any:
     """Take the input that a model wrote in pieces as it is; input that was cut off is empty."""
     try:
-        return msgspec.Raw(msgspec.json.format(text.encode(), indent=-1))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        # The halves of an emoji from two pieces are one again, as two escapes.
+        return msgspec.Raw(msgspec.json.format(text.encode("utf-8", "backslashreplace"), indent=-1))
+    except (msgspec.DecodeError, RecursionError):
         if cut:
             return {}
         raise Malformed("A tool's input is not JSON.") from None

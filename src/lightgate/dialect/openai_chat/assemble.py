@@ -24,8 +24,9 @@ from lightgate.dialect.neutral.json_text import Object, as_json, dicts_of
 _NOT_KEPT: Final = frozenset({"choices", "usage", "object", "x_groq", "obfuscation"})
 _CALLS: Final = " calls"  # where a message keeps its calls until it is whole: no provider's name
 _DETAILS: Final = " details"  # likewise the details of its reasoning, by their numbers
-_OWN: Final = frozenset({"content", "tool_calls", "function_call", "reasoning_details"})
 _ASIDE: Final = frozenset({_CALLS, _DETAILS})
+# Folded in a way of their own, or left out.
+_OWN: Final = _ASIDE | {"content", "tool_calls", "function_call", "reasoning_details"}
 _UNSAID: Final = ("reasoning_content", "reasoning")  # left out of a message that has none
 
 
