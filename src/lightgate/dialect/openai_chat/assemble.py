@@ -16,6 +16,7 @@ from lightgate.dialect.neutral.folding import (
     object_of,
     placed,
     say,
+    weight,
 )
 from lightgate.dialect.neutral.items import CallPlaces
 from lightgate.dialect.neutral.json_text import Object, as_json, dicts_of
@@ -81,6 +82,7 @@ class ChunkAssembler:
         # A mere stop takes back no other reason; a later word is better than none, or than a stop.
         if known is None or (known == "stop" and finish is not None):
             choice["finish_reason"] = finish
+            self.size += 0 if finish is None else weight(finish)
 
     def _facts(self, chunk: Object) -> None:
         head = self._head
