@@ -78,11 +78,30 @@ def test_a_message_grows_by_its_beginning_its_blocks_and_their_pieces() -> None:
         ITEM + field("type") + len("text") + PIECE + 1,
         PIECE + PIECE + 2,
         PIECE + field("signature") + 4,
-        PIECE + PIECE + 2,
+        PIECE + PIECE + 2 + PIECE,  # its input is an object
         PIECE + 2 * PIECE + len("[{}]"),
         field("stop_reason") + 1 + field("usage") + PIECE + 2,
         0,
     ]
+
+
+def test_the_values_of_an_input_in_pieces_count_before_they_are_read() -> None:
+    """Two MiB of them took a fifth of a second to translate, in one turn of the loop."""
+    delta = {"type": "content_block_delta", "index": 0}
+    piece = {"type": "input_json_delta", "partial_json": "[[]]," * 1000}
+    (size,) = sizes("anthropic-messages", {**delta, "delta": piece})
+    assert size == ITEM + PIECE + 5000 + 2500 * PIECE
+
+
+def test_a_choice_grows_by_its_finish_reason() -> None:
+    first, again, late = sizes(
+        "openai-chat",
+        {"choices": [{"index": 0, "finish_reason": None}]},
+        {"choices": [{"index": 0, "finish_reason": "a" * 1000}]},
+        {"choices": [{"index": 0, "finish_reason": "b" * 1000}]},  # which is not kept
+    )
+    assert (again, late) == (1000, 0)
+    assert first < 1000 + ITEM
 
 
 def test_a_gemini_answer_grows_by_its_parts_and_its_facts() -> None:

@@ -180,3 +180,13 @@ def test_the_source_of_a_document_has_a_type(instead: Any) -> None:
     body = {"max_tokens": 9, "messages": [{"role": "user", "content": [document]}]}
     with pytest.raises(UsageError):
         read_request("anthropic-messages", json.dumps(body).encode(), model="m")
+
+
+@pytest.mark.parametrize("name", ["logprobsResult", "citationMetadata", "groundingMetadata"])
+@pytest.mark.parametrize("before", ODD, ids=repr)
+def test_a_value_may_change_its_type_from_event_to_event(name: str, before: Any) -> None:
+    made = assembler("gemini")
+    for said in (before, {"a": [1]}, {"a": [2]}):
+        made.event(b"", json.dumps({"candidates": [{name: said}]}).encode())
+    (candidate,) = json.loads(made.whole())["candidates"]
+    assert candidate[name]["a"] == ([2] if name == "groundingMetadata" else [1, 2])

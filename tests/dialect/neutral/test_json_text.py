@@ -15,6 +15,7 @@ from lightgate.dialect.neutral.json_text import (
     DEEPEST_WITHIN,
     MOST,
     MOST_WITHIN,
+    Count,
     as_json,
     decoded,
     dict_of,
@@ -116,10 +117,30 @@ def test_an_object_in_a_text_is_one_line_of_the_same_values(text: str) -> None:
     assert bytes(found) == OBJECTS[text]
     # It stands among other values, also beside a text that has to be written as escapes.
     assert json.loads(dumped({"a": found})) == {"a": json.loads(OBJECTS[text])}
-    assert json.loads(dumped({"a": found, "b": "\ud83d"})) == {
-        "a": json.loads(OBJECTS[text]),
-        "b": "\ud83d",
-    }
+    beside = json.loads(dumped({"a": found, "b": "\ud83d"}), parse_constant=pytest.fail)
+    values = json.loads(OBJECTS[text].replace(b"1e999", b"null"))  # no float is as large as that
+    assert beside == {"a": values, "b": "\ud83d"}
+
+
+def test_a_number_of_thousands_of_digits_is_null_where_values_are_made() -> None:
+    found = object_within('{"n":%s}' % ("9" * 5000))
+    assert found is not None
+    assert len(found) > 5000
+    assert dumped({"a": found, "b": "\ud83d"}) == b'{"a":{"n":null},"b":"\\ud83d"}'
+    assert as_json({"n": float("inf"), "m": [float("nan")], "h": "\ud83d"}) == (
+        '{"n":null,"m":[null],"h":"\ud83d"}'
+    )
+
+
+@pytest.mark.parametrize("text", ['\ufeff{"a":1}', "{\0}\0", "\0{\0}"])
+def test_a_text_is_not_taken_for_bytes_of_another_encoding(text: str) -> None:
+    assert object_within(text) is None
+
+
+@pytest.mark.parametrize("text", OBJECTS)
+def test_an_object_without_odd_values_is_the_same_for_a_request(text: str) -> None:
+    odd = "half" in text or "NaN" in text
+    assert object_within(text, odd=False) == (None if odd else object_within(text))
 
 
 @pytest.mark.parametrize("text", ["[{}]", '"{}"', "", "{", "{} {}", "{'a':1}", '{"a":01}', "no"])
@@ -157,6 +178,22 @@ def test_a_name_that_stands_twice_is_counted_twice() -> None:
 HALF = "\\ud83d"  # of an emoji: what has it is read a second time, with care for its counts
 
 
+Bill = dict[str, Count | dict[str, Count]] | None
+
+
+class Billed(msgspec.Struct):
+    x: Any = None
+    y: Any = None
+    usage: Bill = None
+    usageMetadata: Bill = None  # noqa: N815 - Gemini's own spelling
+    message: Billed | None = None
+    response: Billed | None = None
+    x_groq: Billed | None = None
+
+
+BILLED = msgspec.json.Decoder(Billed)
+
+
 @pytest.mark.parametrize(
     ("said", "count"),
     [
@@ -174,19 +211,30 @@ HALF = "\\ud83d"  # of an emoji: what has it is read a second time, with care fo
 def test_what_is_no_token_count_is_left_out_of_an_answer(said: str, count: int | None) -> None:
     for name in ("usage", "usageMetadata"):
         text = f'{{"x": "{HALF}", "{name}": {{"n": {said}, "x_details": {{"n": {said}}}}}}}'
-        found: Any = decoded(ANY, text.encode())
-        assert found["x"] == "\ud83d"
-        assert found[name] == {"n": count, "x_details": {"n": count}}
+        found = decoded(BILLED, text.encode())
+        assert found is not None
+        assert found.x == "\ud83d"
+        assert getattr(found, name) == {"n": count, "x_details": {"n": count}}
 
 
 @pytest.mark.parametrize("holder", ["message", "response", "x_groq"])
 def test_counts_are_left_out_in_each_object_that_holds_them_and_nowhere_else(holder: str) -> None:
     text = f'{{"x": "{HALF}", "{holder}": {{"usage": {{"n": -1}}}}, "y": {{"usage": {{"n": -1}}}}}}'
-    alone: Any = decoded(ANY, text.encode())
-    listed: Any = decoded(ANY, f"[{text}]".encode())
-    for one in (alone, *listed):
-        assert one[holder]["usage"] == {"n": None}
-        assert one["y"] == {"usage": {"n": -1}}
+    alone = decoded(BILLED, text.encode())
+    listed = decoded(msgspec.json.Decoder(list[Billed]), f"[{text}]".encode())
+    assert alone is not None
+    assert listed == [alone]
+    assert getattr(alone, holder).usage == {"n": None}
+    assert alone.y == {"usage": {"n": -1}}
+
+
+def test_nothing_else_of_a_bill_is_left_out() -> None:
+    """Half an emoji is no reason to read less of it, or more than there is."""
+    bill = {"n": -1, "tier": "batch", "details": [1]}
+    for one in ({"usage": bill}, {"message": {"usage": bill, "a": {}}}, {"a": 1}):
+        assert decoded(ANY, json.dumps({"x": "\ud83d", **one}).encode()) == {"x": "\ud83d", **one}
+    found = decoded(BILLED, b'{"usage": {"n": -1}}')
+    assert found == Billed(usage={"n": None})
 
 
 def test_a_value_is_read_and_what_is_no_json_is_nothing() -> None:

@@ -60,6 +60,11 @@ def test_arguments_without_a_free_text_are_it_as_they_are(arguments: str) -> Non
     assert free_text(arguments) == arguments
 
 
+@pytest.mark.parametrize("half", ["\\ud83d", "\ud83d"])
+def test_free_text_may_end_in_half_an_emoji(half: str) -> None:
+    assert free_text(f'{{"input":"Hi {half}"}}') == "Hi \ud83d"
+
+
 def test_the_clients_own_shell() -> None:
     tool = shell_tool()
     assert (tool.name, tool.form, tool.known_as) == ("local_shell", "local_shell", None)

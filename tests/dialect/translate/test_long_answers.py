@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lightgate.dialect.neutral import item_stream
 from lightgate.dialect.neutral.items import MOST_KEPT
+from lightgate.dialect.neutral.seal import opened, sealed
 from lightgate.dialect.openai_responses import answer as responses
 from lightgate.dialect.translate import Translator, translator
 
@@ -72,6 +74,78 @@ def test_probabilities_and_items_count_too() -> None:
         changing.event(b"", chunk(delta={"content": "a"}))
         changing.event(b"", chunk(delta={"reasoning_content": "a"}))
     assert changing.failed is not None
+
+
+LONG = "a" * (PIECE - 1000)
+
+
+def call(number: int, **said: Any) -> bytes:
+    return chunk(delta={"tool_calls": [{"index": number, **said}]})
+
+
+@pytest.mark.parametrize("client", ["openai-chat", "openai-responses"])
+@pytest.mark.parametrize("field", ["id", "name", "id without a name"])
+def test_ids_and_names_of_calls_count_too(client: str, field: str) -> None:
+    told = answering(client)
+    for number in range(5):
+        assert told.failed is None
+        if field == "id":
+            said = call(number, id=f"{number}{LONG}", function={"name": "f"})
+        elif field == "name":
+            said = call(number, id=f"{number}", function={"name": f"{number}{LONG}"})
+        else:
+            said = call(number, id=f"{number}{LONG}", function={"arguments": "{}"})
+        told.event(b"", said)
+    assert told.failed is not None
+
+
+def test_ids_of_items_count_too() -> None:
+    told = translator("openai-responses", "openai-chat", model="m", id="x", created=1)
+    for number in range(5):
+        for _ in range(2):  # one that is known counts once
+            assert told.failed is None
+            delta = {"type": "response.output_text.delta", "delta": "a"}
+            said = {**delta, "item_id": f"{number}{LONG}"}
+            told.event(b"", json.dumps(said).encode())
+            if number == 4:
+                break
+    assert told.failed is not None
+
+
+def signed(signature: str) -> bytes:
+    return chunk(delta={"reasoning_details": [{"type": "reasoning.text", "signature": signature}]})
+
+
+def test_signatures_count_where_they_are_kept() -> None:
+    kept, passed_on = answering("openai-responses"), answering("anthropic-messages")
+    for number in range(10):
+        for told in (kept, passed_on):
+            told.event(b"", signed(f"{number}{LONG}"))
+            told.event(b"", chunk(delta={"content": "a"}))
+    assert kept.failed is not None
+    assert passed_on.failed is None
+
+
+def test_reasoning_that_is_signed_again_and_again_is_sealed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A read of 64 KiB has a thousand signatures, and each seal would hold all of the reasoning."""
+    seals = []
+
+    def counted(dialect: str, signature: str, text: str = "") -> str:
+        seals.append(len(text))
+        return sealed(dialect, signature, text)
+
+    monkeypatch.setattr(item_stream, "sealed", counted)
+    told = answering("gemini")
+    out = told.event(b"", chunk(delta={"reasoning_content": "a" * 1000}))
+    for number in range(100):
+        out += told.event(b"", signed(str(number)))
+    out += told.event(b"", chunk(delta={"content": "b"})) + told.finish()
+    parts = [part for one in events(out) for part in one["candidates"][0]["content"]["parts"]]
+    (seal,) = [part["thoughtSignature"] for part in parts if "thoughtSignature" in part]
+    assert opened(seal) == ("openai-chat", "99", "a" * 1000)
+    assert seals == [1000]
 
 
 def test_a_whole_answer_may_be_longer() -> None:

@@ -20,6 +20,7 @@ from lightgate.dialect.neutral.folding import (
     keep,
     object_of,
     say,
+    values_weight,
 )
 from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dumped, named
@@ -262,7 +263,7 @@ def _grow(block: Object, delta: Object) -> int:
     kind = delta.get("type")
     if kind == "input_json_delta":
         piece = delta.get("partial_json")
-        return say(block, _INPUT, piece) if isinstance(piece, str) else 0
+        return say(block, _INPUT, piece) + values_weight(piece) if isinstance(piece, str) else 0
     if kind == "citations_delta":
         if not isinstance(block.get("citations"), list):
             block["citations"] = []
@@ -283,8 +284,9 @@ def _whole(block: Object, *, cut: bool) -> Object:
 def _input(text: str, *, cut: bool) -> Any:
     """Take the input that a model wrote in pieces as it is; input that was cut off is empty."""
     try:
-        return msgspec.Raw(msgspec.json.format(text.encode(), indent=-1))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        # The halves of an emoji from two pieces are one again, as two escapes.
+        return msgspec.Raw(msgspec.json.format(text.encode("utf-8", "backslashreplace"), indent=-1))
+    except (msgspec.DecodeError, RecursionError):
         if cut:
             return {}
         raise Malformed("A tool's input is not JSON.") from None

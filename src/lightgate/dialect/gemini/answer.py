@@ -266,7 +266,7 @@ def _take(candidate: Object, piece: Object) -> int:
         size += keep(held, {name: one for name, one in content.items() if name != "parts"})
     for name, value in piece.items():
         if name in _LISTS and isinstance(value, dict):
-            size += fold(candidate.setdefault(name, {}), value)
+            size += fold(candidate, {name: value})
         elif name != "content":
             size += keep(candidate, {name: value})
     return size

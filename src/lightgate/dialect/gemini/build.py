@@ -202,7 +202,7 @@ def _result(said: Message, name: str, out: Omissions) -> list[dict[str, Any]]:
 
 def _response(text: str) -> msgspec.Raw | dict[str, Any]:
     # Only an object is taken for JSON: "1.10" may be a version, and is left as it was said.
-    return object_within(text) or {"result": text}
+    return object_within(text, odd=False) or {"result": text}
 
 
 def _parts(said: Message, request: Request, out: Omissions) -> list[dict[str, Any]]:

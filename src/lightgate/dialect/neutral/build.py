@@ -263,7 +263,7 @@ def arguments_object(
     `lenient`: what is none is put into one. A model that wrote broken JSON was told so by the tool,
     and the conversation has to go on.
     """
-    value = object_within(call.arguments or "{}")
+    value = object_within(call.arguments or "{}", odd=False)
     if value is not None:
         return value
     if lenient:

@@ -152,6 +152,14 @@ def raw_weight(data: bytes) -> int:
     return len(data) + PIECE * (len(marks_of(data)) // 2)
 
 
+def values_weight(piece: str) -> int:
+    """Return the bytes that values count for in a piece of JSON that is read when it is whole.
+
+    What is a text in it is not known yet: the marks in texts count, too.
+    """
+    return PIECE * (sum([piece.count(mark) for mark in "{}[],:"]) // 2)
+
+
 def _field(into: Object, name: str) -> int:
     """Return the bytes that a field counts for where it is new."""
     return 0 if name in into else PIECE + len(name)

@@ -65,6 +65,7 @@ class ItemStream(Listener):
         "_places",
         "_reason",
         "_refused",
+        "_seals",
         "_sequence",
         "_started",
         "_writer",
@@ -88,6 +89,7 @@ class ItemStream(Listener):
         self._kept = 0
         self._most = writer.most_kept
         self._origin = head.origin
+        self._seals = bool(head.origin) and writer.seals_text  # with all of an item's text
         self.forms = head.forms
         self._made = f"{writer.call_prefix}_{id_}_" if id_ else f"{writer.call_prefix}_"
         self._open: Item | None = None  # what the writer is in the middle of
@@ -114,8 +116,10 @@ class ItemStream(Listener):
         self, kind: int, text: str, logprobs: Sequence[Logprob] = (), place: Place | None = None
     ) -> None:
         """Go on with text, reasoning or refusal."""
-        if place is not None:
+        if place is not None and place not in self._heard:
             self._heard.add(place)
+            if isinstance(place, str):
+                self._keep(len(place))
         item = self._last
         if item is None or item.kind != kind:
             item = Item(kind)
@@ -131,11 +135,12 @@ class ItemStream(Listener):
                 return
             item = Item(REASONING)
             self._begin(item)
-        if self._origin:
-            text = item.text if self._writer.seals_text else ""
-            signature = sealed(self._origin, signature, text)
+        if self._origin and not self._seals:
+            signature = sealed(self._origin, signature)
+        if self._keeps or item is not self._open:
+            self._keep(len(signature) - len(item.signature))
         item.signature = signature
-        if item is self._open:
+        if item is self._open and not self._seals:
             self._writer.sign(item)
 
     def tool(self, place: Place, call_id: Any, name: Any, arguments: Any) -> None:
@@ -153,9 +158,11 @@ class ItemStream(Listener):
             else:
                 item.id = f"{self._made}{len(self._calls) - 1}"
             self._ids.add(item.id)
+            self._keep(len(item.id))
         if item.index < 0 and isinstance(name, str) and name:
             item.form = self.forms.get(name)
             item.name = name if item.form is None else item.form.name
+            self._keep(len(item.name))
             self._begin(item)
         if arguments and isinstance(arguments, str) and not item.ended:
             self._piece(item, arguments, ())
@@ -268,14 +275,14 @@ class ItemStream(Listener):
         texts = item.texts
         if texts:
             writer.piece(item, "".join(texts), item.logprobs)
-        if item.signature:
+        if item.signature and not self._seals:
             writer.sign(item)
 
     def _piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:
         if item is self._open:
             self._writer.piece(item, text, logprobs)
             if not self._keeps and item.kind != TOOL:
-                if item.kind == REASONING and self._writer.seals_text:
+                if item.kind == REASONING and self._seals:
                     item.texts.append(text)
                 return
         item.texts.append(text)
@@ -307,6 +314,9 @@ class ItemStream(Listener):
             if not item.texts:  # a call without parameters
                 item.texts.append("{}")
                 self._writer.piece(item, "{}", ())
+        elif self._seals and item.signature:  # a provider may sign again and again
+            item.signature = sealed(self._origin, item.signature, item.text)
+            self._writer.sign(item)
         self._writer.close(item)
 
 

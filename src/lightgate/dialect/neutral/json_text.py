@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 SHALLOW_BYTES: Final = 2 * DEEPEST  # JSON that is no longer cannot be too deep
 _encode: Final = msgspec.json.Encoder().encode
+_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 # JSON lets these stand as they are, but line readers of some clients end a line at each of them.
 _LINE_ENDS: Final = (
     (b"\xc2\x85", b"\\u0085"),
@@ -38,7 +39,7 @@ _MOST_ODD: Final = 20_000  # brackets and commas of a text that is made into val
 _PLAIN_LEVELS: Final = 16  # few bodies are nested deeper
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _OPENS: Final = ord("[")
-_BILLS: Final = ("usage", "usageMetadata")  # fields of token counts
+_BILLS: Final = frozenset({"usage", "usageMetadata"})  # fields of token counts
 _BILLED: Final = ("message", "response", "x_groq")  # objects that may hold token counts
 
 
@@ -56,6 +57,13 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
         pass
     try:
         value = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    try:
+        return msgspec.convert(value, decoder.type)
+    except (ValueError, RecursionError):
+        pass
+    try:
         return msgspec.convert(_with_counts(value), decoder.type)
     except (ValueError, RecursionError):
         return None
@@ -65,8 +73,8 @@ def _with_counts(value: Any) -> Any:
     """Leave out what is no token count: an answer is not refused for its bill."""
     for chunk in dicts_of(value if isinstance(value, list) else [value]):
         for holder in dicts_of([chunk, *(chunk.get(name) for name in _BILLED)]):
-            for name in _BILLS:
-                bill = dict_of(holder.get(name))
+            for name in holder.keys() & _BILLS:
+                bill = dict_of(holder[name])
                 holder[name] = {key: _counts(key, said) for key, said in bill.items()} or None
     return value
 
@@ -93,19 +101,23 @@ def value_of(raw: bytes | str | None) -> Any:
         return None
 
 
-def object_within(text: str) -> msgspec.Raw | None:
+def object_within(text: str, *, odd: bool = True) -> msgspec.Raw | None:
     """Return the JSON object that a text is, in one line; None for what is none, or is too much.
 
     Arguments of calls and results of tools are such texts. Their values are not made: thousands of
     objects would cost a hundred times the memory of the text, and hold a loop ten times as long.
+    `odd`: half an emoji stays in it, and a number that is none becomes null. A client that gets an
+    answer lives with that; providers refuse the one, and the other is not what the client said.
     """
     data = text.encode("utf-8", "backslashreplace")  # half of an emoji stays as its escape
     if holds_more(data, MOST_WITHIN):
         return None
     try:
         line = msgspec.json.format(data, indent=-1)
+        if not odd:
+            _fields.decode(line)  # refuses half an emoji, which `format` passes over
     except (ValueError, RecursionError):
-        return _odd_object(data)
+        return _odd_object(data) if odd else None
     deep = len(line) > DEEPEST_WITHIN and too_deep(line, DEEPEST_WITHIN)
     return msgspec.Raw(line) if line[:1] == b"{" and not deep else None
 
@@ -117,7 +129,7 @@ def _odd_object(data: bytes) -> msgspec.Raw | None:
     if too_deep(data, DEEPEST_WITHIN):
         return None
     try:
-        value = json.loads(data, parse_constant=_finite, parse_float=_finite)
+        value = odd_value(data)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
@@ -125,17 +137,40 @@ def _odd_object(data: bytes) -> msgspec.Raw | None:
     return msgspec.Raw(as_json(value).encode("utf-8", "backslashreplace"))
 
 
+def odd_value(data: bytes) -> Any:
+    """Decode JSON with halves of an emoji, or with numbers that are none or too long: null."""
+    return json.loads(
+        data.decode(), parse_constant=_finite, parse_float=_finite, parse_int=_whole_number
+    )
+
+
 def _finite(text: str) -> float | None:
     value = float(text)
     return value if math.isfinite(value) else None
 
 
+def _whole_number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:  # thousands of digits
+        return None
+
+
 def as_json(value: Any) -> str:
     """Write arguments that came as an object as the text that the model wrote."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _written(value, ascii_only=False)
     except RecursionError:  # nested deeper than any argument is
         return ""
+
+
+def _written(value: Any, *, ascii_only: bool) -> str:
+    """Write JSON with halves of an emoji; a number that is none is null, as msgspec has it."""
+    try:
+        return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(value), parse_constant=_finite)
+        return json.dumps(finite, ensure_ascii=ascii_only, separators=(",", ":"))
 
 
 def dict_of(value: Any) -> Object:
@@ -154,7 +189,7 @@ def dumped(value: Any) -> bytes:
         data = _encode(value)
     except UnicodeEncodeError:
         plain = msgspec.to_builtins(value, enc_hook=_made)
-        return json.dumps(plain, separators=(",", ":")).encode("ascii")
+        return _written(plain, ascii_only=True).encode("ascii")
     if not data.isascii():
         for raw, escaped in _LINE_ENDS:
             data = data.replace(raw, escaped)
@@ -163,7 +198,7 @@ def dumped(value: Any) -> bytes:
 
 def _made(raw: Any) -> Any:
     """Make values of JSON that stands among values."""
-    return json.loads(bytes(raw))
+    return odd_value(bytes(raw))
 
 
 def event(value: Any) -> bytes:

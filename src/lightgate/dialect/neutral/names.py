@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lightgate.dialect.neutral.json_text import decoded
 from lightgate.dialect.request import CallForm, Tool
 
 if TYPE_CHECKING:
@@ -61,10 +62,8 @@ def free_arguments(text: str) -> str:
 
 def free_text(arguments: str) -> str:
     """Read the free text of a call from the arguments of its function."""
-    try:
-        return _free.decode(arguments).input
-    except (ValueError, RecursionError):
-        return arguments
+    found = decoded(_free, arguments.encode("utf-8", "backslashreplace"))  # half of an emoji
+    return arguments if found is None else found.input
 
 
 def shell_tool() -> Tool:

@@ -16,6 +16,7 @@ from lightgate.dialect.neutral.folding import (
     object_of,
     placed,
     say,
+    weight,
 )
 from lightgate.dialect.neutral.items import CallPlaces
 from lightgate.dialect.neutral.json_text import Object, as_json, dicts_of
@@ -24,8 +25,9 @@ from lightgate.dialect.neutral.json_text import Object, as_json, dicts_of
 _NOT_KEPT: Final = frozenset({"choices", "usage", "object", "x_groq", "obfuscation"})
 _CALLS: Final = " calls"  # where a message keeps its calls until it is whole: no provider's name
 _DETAILS: Final = " details"  # likewise the details of its reasoning, by their numbers
-_OWN: Final = frozenset({"content", "tool_calls", "function_call", "reasoning_details"})
 _ASIDE: Final = frozenset({_CALLS, _DETAILS})
+# Folded in a way of their own, or left out.
+_OWN: Final = _ASIDE | {"content", "tool_calls", "function_call", "reasoning_details"}
 _UNSAID: Final = ("reasoning_content", "reasoning")  # left out of a message that has none
 
 
@@ -80,6 +82,7 @@ class ChunkAssembler:
         # A mere stop takes back no other reason; a later word is better than none, or than a stop.
         if known is None or (known == "stop" and finish is not None):
             choice["finish_reason"] = finish
+            self.size += 0 if finish is None else weight(finish)
 
     def _facts(self, chunk: Object) -> None:
         head = self._head

@@ -11,7 +11,7 @@ from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import CUT, Likely, Logprob
 from lightgate.dialect.neutral.folding import ITEM, encoded, object_of, raw_weight
 from lightgate.dialect.neutral.items import Writer, arguments_of
-from lightgate.dialect.neutral.json_text import dumped, named
+from lightgate.dialect.neutral.json_text import dumped, named, odd_value
 from lightgate.dialect.neutral.names import free_text
 from lightgate.dialect.neutral.numbers import number
 from lightgate.dialect.neutral.terms import ErrorTerms, terms
@@ -267,8 +267,7 @@ def _call(item: Item, status: str, words: Words | None) -> dict[str, Any]:
     form, done = _form(item), words is not None
     call: dict[str, Any] = {"type": _CALLS[form], "status": status, "call_id": item.id}
     if form == "local_shell":
-        given = arguments_of(item) if done else None
-        return call | {"action": _Shell() if given is None else _shell.decode(given)}
+        return call | {"action": _action(arguments_of(item) if done else None)}
     call["name"] = item.name
     if form == "custom":
         call["input"] = free_text(item.text) if done else ""
@@ -277,6 +276,18 @@ def _call(item: Item, status: str, words: Words | None) -> dict[str, Any]:
     if item.form is not None and item.form.namespace:
         call["namespace"] = item.form.namespace
     return call
+
+
+def _action(given: msgspec.Raw | None) -> _Shell | dict[str, Any]:
+    """Write what a local shell is to do, as far as the arguments say it."""
+    if given is None:
+        return _Shell()
+    try:
+        return _shell.decode(given)
+    except msgspec.DecodeError:  # half an emoji
+        said = odd_value(bytes(given))
+        known = {name: said[name] for name in _Shell.__struct_fields__ if name in said}
+        return {"type": "exec", "command": [], "env": {}, **known}
 
 
 def _part(kind: int, text: Words, likely: list[Logprob] | msgspec.Raw) -> dict[str, Any]:
@@ -344,6 +355,13 @@ class _Told(msgspec.Struct, gc=False):
     output: list[msgspec.Raw] = []
 
 
+def _odd_event(data: bytes) -> _Raw:
+    """Read an event with half an emoji in it; one that is no object says nothing."""
+    said = object_of(data) or {}
+    raw = {name: _once(said[name]) for name in ("response", "item") if name in said}
+    return _Raw(type=said.get("type"), output_index=said.get("output_index"), **raw)
+
+
 _told_decoder: Final = msgspec.json.Decoder(_Told)
 _raw_decoder: Final = msgspec.json.Decoder(_Raw, float_hook=number)
 
@@ -366,7 +384,7 @@ class ResponsesAssembler:
         try:
             event = _raw_decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return
+            event = _odd_event(data)
         kind = event.type if isinstance(event.type, str) else name.decode("latin-1")
         response, item = bytes(event.response), bytes(event.item)
         if kind in LAST:
