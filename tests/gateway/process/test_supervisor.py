@@ -130,6 +130,16 @@ async def test_a_silent_child_is_killed_and_started_again(monkeypatch: pytest.Mo
         assert alone(states).pid not in {None, first}
 
 
+@pytest.mark.parametrize("order", ["SIGHUP", "SIGUSR2"])
+async def test_an_order_to_reload_does_not_end_a_child_that_starts(order: str) -> None:
+    """`pkill -HUP -f lightgate` ended those that had no handlers yet: some such ended `up`."""
+    lives = f"signal.raise_signal(signal.{order})\n{READY}\nsignal.pause()"
+    async with Supervisor() as supervisor:
+        await supervisor.start(spec(lives))
+        assert supervisor.states()[0].restarts == 0
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGHUP, signal.SIGUSR2}
+
+
 async def test_a_child_that_is_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
     mark = tmp_path / "once"
     code = f"""

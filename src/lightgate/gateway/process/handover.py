@@ -19,7 +19,7 @@ import msgspec
 from lightgate.errors import LightgateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping
 
 ENV: Final = "LIGHTGATE_HANDOVER"
 CHECK_S: Final = 60.0  # for the installed version to show that it can be loaded
@@ -95,23 +95,32 @@ async def check_installed() -> None:
         raise LightgateError("The installed version cannot be loaded; the one that runs goes on.")
 
 
-def hand_over(what: Handover, secrets: Mapping[str, str]) -> NoReturn:
-    """Become the installed version, with the same arguments; nothing of this program returns.
-
-    `secrets` are variables that the new program takes out of its environment at once. Orders to
-    reload that come meanwhile wait in the kernel until the new program has its handlers.
-    """
-    for descriptor in what.descriptors():
-        os.set_inheritable(descriptor, True)
-    env = {**os.environ, **secrets, ENV: msgspec.json.encode(what).decode()}
-    sys.stdout.flush()
-    sys.stderr.flush()
+@contextlib.contextmanager
+def orders_held() -> Iterator[None]:
+    """Keep orders to reload waiting in the kernel; a program that begins meanwhile does as well."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ORDERS)
     try:
-        os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
-    except OSError:
+        yield
+    finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)
-        raise
+
+
+async def hand_over(what: Callable[[], Handover], secrets: Mapping[str, str]) -> NoReturn:
+    """Become the installed version, with the same arguments; nothing of this program returns.
+
+    `secrets` are variables that the new program takes out of its environment at once. `what` is
+    asked once the loop has heard the orders to reload that have come; those that come from then on
+    wait in the kernel until the new program has its handlers.
+    """
+    with orders_held():
+        await asyncio.sleep(0)
+        handed = what()
+        for descriptor in handed.descriptors():
+            os.set_inheritable(descriptor, True)
+        env = {**os.environ, **secrets, ENV: msgspec.json.encode(handed).decode()}
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
 
 
 class AdoptedProcess:
