@@ -92,11 +92,13 @@ class Supervisor:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._before = {number: signal.getsignal(number) for number in ORDERS}
         loop.add_signal_handler(signal.SIGTERM, self.stop, "SIGTERM")
         loop.add_signal_handler(signal.SIGINT, self.stop, "SIGINT")
-        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
-        loop.add_signal_handler(signal.SIGUSR2, self.replace_all)
+        # No handlers of the loop: where those are taken away, the default action is in force for a
+        # moment, and ends the process.
+        calls = {signal.SIGHUP: self._hung_up, signal.SIGUSR2: self.replace_all}
+        for order in ORDERS:
+            self._before[order] = signal.signal(order, _soon(loop, calls[order]))
         return self
 
     async def __aexit__(
@@ -107,10 +109,10 @@ class Supervisor:
     ) -> None:
         await self._drain()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, *ORDERS):
-            loop.remove_signal_handler(number)
         for order, before in self._before.items():
             signal.signal(order, before)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
 
     @contextlib.contextmanager
     def starting(self, early: Iterable[int] = ()) -> Iterator[None]:
@@ -230,7 +232,7 @@ class Supervisor:
     def replace_all(self) -> None:
         """Read the configuration again, and replace the children one after the other."""
         self.replace_again = True
-        if self.replacing:
+        if self.replacing and not self.stopping:
             say(_log, logging.INFO, "The processes are being replaced: once more afterwards")
         self._carry_out()
 
@@ -298,8 +300,10 @@ class Supervisor:
             return
         try:
             await self.start(spec, restarts=old.restarts)
-        except LightgateError:
-            self._children.pop()  # it never served; its predecessor goes on
+        except StoppedEarly:
+            raise  # it is stopped with the others
+        except LightgateError:  # it never served; its predecessor goes on
+            self._children = [child for child in self._children if child.spec is not spec]
             raise
         leaving.append(asyncio.ensure_future(self._retire(old)))
 
@@ -433,6 +437,16 @@ def look(path: Path | None) -> Look:
     except OSError:
         return None
     return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Callable[..., None]:
+    """A handler of a signal that lets the loop make the call."""
+
+    def handle(number: int, frame: object) -> None:
+        del number, frame
+        loop.call_soon_threadsafe(call)
+
+    return handle
 
 
 def _served(child: Child) -> bool:
