@@ -214,8 +214,6 @@ class Launch:
             )
 
         def handed() -> Handover:
-            if supervisor.stopping:  # the next program would not know of it
-                raise StoppedEarly("Stopped before the supervisor became the installed version.")
             return Handover(
                 lock=folder.descriptor,
                 gateway=gateway.hand(),

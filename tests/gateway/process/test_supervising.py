@@ -533,6 +533,9 @@ async def test_the_children_that_serve_are_handed_over() -> None:
     made = supervisor(Puppet("a"), Puppet("gone"), Puppet("b"))
     assert made.hands() == ("a", "b")
     assert made.states() == ("a", "gone", "b")
+    made.stop("test")
+    with pytest.raises(StoppedEarly):  # an order to stop would be lost with the program
+        made.hands()
 
 
 async def test_a_stop_before_everything_is_up() -> None:

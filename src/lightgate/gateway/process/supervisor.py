@@ -150,7 +150,9 @@ class Supervisor:
             child.ended.add_done_callback(functools.partial(self._on_end, child))
 
     def hands(self) -> tuple[ChildHand, ...]:
-        """The children that serve, for the program after this one."""
+        """The children that serve, for the program after this one; StoppedEarly if none follows."""
+        if self.stopping:  # the next program would not know of it
+            raise StoppedEarly("Stopped before the supervisor became the installed version.")
         found = [child.hand() for child in self._children]
         return tuple(hand for hand in found if hand is not None)
 
