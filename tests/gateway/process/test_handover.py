@@ -143,6 +143,13 @@ async def test_a_version_that_cannot_be_loaded_is_not_taken(
     assert "no_such_module" in capfd.readouterr().err
 
 
+async def test_an_order_to_reload_is_no_sign_of_a_version_that_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handover, "_CHECK", "import signal; signal.raise_signal(signal.SIGHUP)")
+    await check_installed()
+
+
 async def test_the_arguments_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, list[str], dict[str, str]]] = []
     monkeypatch.setattr(os, "execve", lambda *what: done.append(what))

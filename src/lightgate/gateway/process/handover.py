@@ -83,9 +83,10 @@ def taken_over(env: MutableMapping[str, str]) -> Handover | None:
 
 async def check_installed() -> None:
     """See that the installed version can be loaded; after the change there is no way back."""
-    check = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _CHECK, stdin=asyncio.subprocess.DEVNULL
-    )
+    with orders_held():  # its end by one would be taken for a version that cannot be loaded
+        check = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _CHECK, stdin=asyncio.subprocess.DEVNULL
+        )
     try:
         code = await asyncio.wait_for(check.wait(), CHECK_S)
     except TimeoutError:
