@@ -385,6 +385,43 @@ def test_it_stops_when_its_terminal_is_closed() -> None:
         assert process.stdout.read() == b"stopped\n"
 
 
+def test_it_stops_when_its_terminal_was_closed_before_it_began() -> None:
+    """The signal was kept for an order to reload: a gateway went on that nobody could see."""
+    parent = textwrap.dedent(
+        """
+        import asyncio, fcntl, signal, sys, termios
+        from lightgate.gateway.process.supervisor import Supervisor
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        come = []
+        signal.signal(signal.SIGHUP, lambda number, frame: come.append(number))
+        print("ready", flush=True)
+        open(int(sys.argv[1])).read()
+        async def main():
+            async with Supervisor() as supervisor:
+                with supervisor.starting(come):
+                    print(come, supervisor.stopping, flush=True)
+        asyncio.run(main())
+        """
+    )
+    master, slave = pty.openpty()
+    told, tell = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", parent, str(told)],
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        pass_fds=(told,),
+    ) as process:
+        os.close(slave)
+        os.close(told)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        os.close(master)
+        os.close(tell)
+        assert process.stdout.read() == b"[1] True\n"
+
+
 def test_a_process_that_was_not_asked_outlives_its_parent() -> None:
     from lightgate.gateway.process.child import end_with_parent
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import itertools
 import logging
 import os
 import signal
+import termios
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from lightgate.errors import ConfigError, LightgateError
@@ -324,7 +326,7 @@ class Supervisor:
 
     def _hung_up(self) -> None:
         """Handle SIGHUP: stop where the terminal was closed, else reload."""
-        if self._terminal and not os.isatty(0):
+        if (self._terminal and not os.isatty(0)) or _terminal_closed():
             self.stop("the terminal was closed")
         else:
             self._hung_ups += 1
@@ -439,6 +441,15 @@ def look(path: Path | None) -> Look:
     except OSError:
         return None
     return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
+def _terminal_closed() -> bool:
+    """Whether standard input is a terminal that was closed, perhaps before this process looked."""
+    try:
+        termios.tcgetattr(0)
+    except termios.error as error:
+        return bool(error.args[0] == errno.EIO)
+    return False
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Callable[..., None]:
