@@ -20,6 +20,7 @@ from lightgate.gateway.process import handover
 from lightgate.gateway.process.handover import (
     ENV,
     ORDERS,
+    STOPS,
     ChildHand,
     Handover,
     PortHand,
@@ -203,11 +204,11 @@ async def test_an_order_that_comes_last_is_heard_before_or_waits_for_the_next_pr
     assert msgspec.json.decode(env[ENV], type=Handover).replace_again
 
 
-async def test_orders_are_let_through_again_where_the_program_cannot_be_changed(
+async def test_signals_are_let_through_again_where_the_program_cannot_be_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def gone(*what: object) -> None:
-        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= set(ORDERS)
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= {*ORDERS, *STOPS}
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "execve", gone)
@@ -218,5 +219,5 @@ async def test_orders_are_let_through_again_where_the_program_cannot_be_changed(
     )
     with pytest.raises(FileNotFoundError):
         await handover.hand_over(lambda: what, {})
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(ORDERS)
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {*ORDERS, *STOPS}
     os.close(end)

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import signal
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +228,18 @@ async def test_the_program_changes_when_no_configuration_is_being_read(
     read.set()
     assert await replacing == ""
     assert log == ["read", "upgrade"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_order_to_stop_that_came_between_two_programs_is_carried_out(
+    number: signal.Signals,
+) -> None:
+    """It killed the new program before it had its handlers, and all open streams with it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    signal.pthread_kill(threading.get_ident(), number)  # pytest has threads that do not hold it
+    async with Supervisor() as made:
+        await made.run()
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {number}
 
 
 async def test_signals_do_afterwards_what_they_did_before() -> None:

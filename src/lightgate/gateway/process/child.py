@@ -21,7 +21,7 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError, UsageError
-from lightgate.gateway.process.handover import ORDERS, AdoptedProcess, ChildHand, orders_held
+from lightgate.gateway.process.handover import ORDERS, AdoptedProcess, ChildHand, held
 from lightgate.gateway.process.lock import PARENT_DEATH_ENV, ChildState
 from lightgate.gateway.process.logs import say
 from lightgate.gateway.process.port import WorkerSockets
@@ -265,7 +265,7 @@ class Child:
         sockets = self.spec.sockets
         fds = () if sockets is None else sockets.open()
         named = ("--fds", ",".join(map(str, fds))) if fds else ()
-        with orders_held():  # it lets them through once it passes over them
+        with held(*ORDERS):  # it lets them through once it passes over them
             return await asyncio.create_subprocess_exec(
                 *self.spec.argv,
                 *named,

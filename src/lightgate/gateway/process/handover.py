@@ -25,8 +25,12 @@ ENV: Final = "LIGHTGATE_HANDOVER"
 CHECK_S: Final = 60.0  # for the installed version to show that it can be loaded
 _LOOK_S: Final = 0.02
 ORDERS: Final = (signal.SIGUSR2, signal.SIGHUP)
-# A version without the last of them would never let the orders through that it finds held back.
-_CHECK: Final = "import lightgate.cli.launch, lightgate.cli.up, lightgate.cli.early_orders"
+STOPS: Final = (signal.SIGTERM, signal.SIGINT)
+# A version without the last of them would never let the signals through that it finds held back.
+_CHECK: Final = (
+    "import lightgate.cli.launch, lightgate.cli.up;"
+    " from lightgate.gateway.process.handover import STOPS"
+)
 
 
 class ChildHand(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +87,7 @@ def taken_over(env: MutableMapping[str, str]) -> Handover | None:
 
 async def check_installed() -> None:
     """See that the installed version can be loaded; after the change there is no way back."""
-    with orders_held():  # its end by one would be taken for a version that cannot be loaded
+    with held(*ORDERS):  # its end by one would be taken for a version that cannot be loaded
         check = await asyncio.create_subprocess_exec(
             sys.executable, "-c", _CHECK, stdin=asyncio.subprocess.DEVNULL
         )
@@ -97,31 +101,32 @@ async def check_installed() -> None:
 
 
 @contextlib.contextmanager
-def orders_held() -> Iterator[None]:
-    """Keep orders to reload waiting in the kernel; a program that begins meanwhile does as well."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, ORDERS)
+def held(*signals: signal.Signals) -> Iterator[None]:
+    """Keep signals waiting in the kernel; a program that begins meanwhile does as well."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 
 
 async def hand_over(what: Callable[[], Handover], secrets: Mapping[str, str]) -> NoReturn:
     """Become the installed version, with the same arguments; nothing of this program returns.
 
     `secrets` are variables that the new program takes out of its environment at once. `what` is
-    asked once the loop has heard the orders to reload that have come; those that come from then on
-    wait in the kernel until the new program has its handlers.
+    asked once the loop has heard the orders that have come, to reload or to stop; those that come
+    from then on wait in the kernel until the new program has its handlers.
     """
-    with orders_held():
+    with held(*ORDERS):
         await asyncio.sleep(0)
-        handed = what()
-        for descriptor in handed.descriptors():
-            os.set_inheritable(descriptor, True)
-        env = {**os.environ, **secrets, ENV: msgspec.json.encode(handed).decode()}
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
+        with held(*STOPS):
+            handed = what()
+            for descriptor in handed.descriptors():
+                os.set_inheritable(descriptor, True)
+            env = {**os.environ, **secrets, ENV: msgspec.json.encode(handed).decode()}
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
 
 
 class AdoptedProcess:

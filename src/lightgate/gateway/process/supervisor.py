@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.child import Child, ChildSpec
-from lightgate.gateway.process.handover import ORDERS
+from lightgate.gateway.process.handover import ORDERS, STOPS
 from lightgate.gateway.process.logs import say
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class Supervisor:
         calls = {signal.SIGHUP: self._hung_up, signal.SIGUSR2: self.replace_all}
         for order in ORDERS:
             self._before[order] = signal.signal(order, _soon(loop, calls[order]))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # held since the change of programs
         return self
 
     async def __aexit__(
@@ -113,7 +114,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for order, before in self._before.items():
             signal.signal(order, before)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOPS:
             loop.remove_signal_handler(number)
 
     @contextlib.contextmanager
