@@ -54,3 +54,5 @@ def test_orders_are_kept_in_their_order_and_what_was_held_back_comes_through() -
         signal.raise_signal(signal.SIGHUP)
         assert early.taken() == [signal.SIGUSR2, signal.SIGHUP]
     assert {number: signal.getsignal(number) for number in before} == before
+    # To the last moment of the process: its default action would end an `up` that has ended well.
+    assert signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2}) == {signal.SIGUSR2}

@@ -127,6 +127,20 @@ def test_a_stream_that_is_closed_is_the_null_device(verb: str, closed: str) -> N
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_an_input_that_is_closed_is_empty_and_no_terminal() -> None:
+    """`bench` looks whether it can ask what a run may cost: an AttributeError ended it."""
+    code = (
+        "import sys; from lightgate.cli.main import main; main(['version']);"
+        " print(sys.stdin.isatty(), repr(sys.stdin.read()))"
+    )
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$0" -c "$1" <&-', sys.executable, code],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "False ''"
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
 @pytest.mark.parametrize("verb", ["version", "models", "--help"])
 def test_an_output_without_room_is_one_sentence(verb: str) -> None:

@@ -376,8 +376,12 @@ async def test_a_process_and_its_successor_are_one_child(
     assert await told(22) == {"up": 0, "again": 2, "files": 4, "most": 100, "cpu": 8}
     spent[22] = 3.0
     assert (await told(22))["cpu"] == 10
+    del spent[22]  # it could not be read this time, for want of a descriptor
+    assert (await told(22))["cpu"] == 10
+    spent[22] = 4.0
+    assert (await told(22))["cpu"] == 11
     del spent[22]
-    assert await told(22) == {"up": 0, "again": 2, "files": None, "most": None, "cpu": 10}
+    assert await told(22) == {"up": 0, "again": 2, "files": None, "most": None, "cpu": 11}
 
 
 async def test_journals_that_wait(

@@ -21,10 +21,12 @@ class EarlyOrders:
     def __init__(self) -> None:
         self._come: list[int] = []
         self._before: dict[int, Any] = {}
+        self._held: set[int] = set()
 
     def __enter__(self) -> Self:
         self._before = {number: signal.signal(number, self._note) for number in ORDERS}
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)  # held back since the first moment
+        # Held back since the first moment, and by `__exit__` to the last one.
+        self._held = signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS) & set(ORDERS)
         return self
 
     def __exit__(
@@ -33,6 +35,7 @@ class EarlyOrders:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
         for number, before in self._before.items():
             signal.signal(number, before)
 

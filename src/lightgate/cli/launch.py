@@ -213,26 +213,26 @@ class Launch:
                 )
             )
 
+        def handed() -> Handover:
+            return Handover(
+                lock=folder.descriptor,
+                gateway=gateway.hand(),
+                console=console_at.hand(),
+                generation=processes.generation,
+                flying=processes.flying,
+                reloads=supervisor.reloads,
+                replace_again=supervisor.replace_again,
+                started=started,
+                children=supervisor.hands(),
+                facts=None if self._prepare.facts is None else dict(self._prepare.facts),
+            )
+
         async def upgrade() -> None:
             if (self.data / UPGRADE).exists():
                 (self.data / UPGRADE).unlink(missing_ok=True)
                 await check_installed()
                 logs.say(_log, logging.INFO, "The supervisor becomes the installed version")
-                hand_over(
-                    Handover(
-                        lock=folder.descriptor,
-                        gateway=gateway.hand(),
-                        console=console_at.hand(),
-                        generation=processes.generation,
-                        flying=processes.flying,
-                        reloads=supervisor.reloads,
-                        replace_again=supervisor.replace_again,
-                        started=started,
-                        children=supervisor.hands(),
-                        facts=None if self._prepare.facts is None else dict(self._prepare.facts),
-                    ),
-                    processes.secrets,
-                )
+                await hand_over(handed, processes.secrets)
 
         supervisor = Supervisor(
             reload=self._reload,

@@ -157,7 +157,7 @@ class Workers:
         pids = [state.pid for state in states if state.pid is not None]
         known = {pid: facts for pid in pids if (facts := self._facts(pid)) is not None}
         spent = self._cpu.setdefault(name, {})
-        for pid in [pid for pid in spent if pid not in known]:
+        for pid in [pid for pid in spent if pid not in pids]:  # not read this time is not gone
             self._cpu_gone[name] = self._cpu_gone.get(name, 0.0) + spent.pop(pid)
         spent.update((pid, max(facts.cpu_s, spent.get(pid, 0.0))) for pid, facts in known.items())
         cpu_s = self._cpu_gone.get(name, 0.0) + sum(spent.values())

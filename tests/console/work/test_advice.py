@@ -12,6 +12,7 @@ from lightgate.advise.advise import AdviceReport
 from lightgate.console.work import routes
 from lightgate.console.work.advice import KEPT_NS, AdviceDesk, found_apart
 from lightgate.errors import LightgateError
+from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
@@ -80,9 +81,18 @@ def test_the_process_that_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_it_says_when_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = subprocess.CompletedProcess([], 2, b"", b"a warning\nThere is no ledger.\n")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    given: list[dict[str, str]] = []
+
+    def run(*_: object, env: dict[str, str], **__: object) -> object:
+        given.append(env)
+        return ended
+
+    monkeypatch.setenv(CONSOLE_SECRET_ENV, "of the console")
+    monkeypatch.setenv("KEPT", "1")
+    monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(LightgateError, match=r"^There is no ledger\.$"):
         found_apart(tmp_path, "14d")
+    assert (given[0]["KEPT"], CONSOLE_SECRET_ENV in given[0]) == ("1", False)
 
 
 async def test_over_http(get: Get, monkeypatch: pytest.MonkeyPatch) -> None:

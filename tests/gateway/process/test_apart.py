@@ -16,6 +16,7 @@ import pytest
 from full_disk import full_disk, no_room
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process.apart import _begun, apart, apart_aside
+from lightgate.gateway.process.handover import ORDERS
 from lightgate.gateway.process.lock import (
     ChildState,
     DataFolderLock,
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 
 def test_work_is_done_in_another_process_and_its_result_comes_back() -> None:
     def work() -> tuple[int, bytes, list[int]]:
-        handlers = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+        handlers = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)]
         plain = sum(one == signal.SIG_DFL for one in handlers)
         return os.getpid(), b"x" * 200_000, [plain]
 
     pid, large, plain = apart(work)
     assert pid != os.getpid()
-    assert (len(large), plain) == (200_000, [3])
+    assert (len(large), plain) == (200_000, [2])
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)  # it was waited for
 
@@ -106,6 +107,17 @@ async def test_ctrl_c_does_not_end_work_that_is_done_aside() -> None:
         return "done"
 
     assert await apart_aside(work) == "done"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_order_to_reload_does_not_end_the_work(order: signal.Signals) -> None:
+    """`pkill -HUP -f lightgate` reached the child that read the configuration, and ended `up`."""
+
+    def work() -> str:
+        os.kill(os.getpid(), order)
+        return "done"
+
+    assert apart(work) == "done"
 
 
 def test_a_child_holds_nothing_of_its_parent(tmp_path: Path) -> None:

@@ -440,6 +440,7 @@ def test_only_a_process_that_was_asked_ends_with_its_parent(
         assert end_with_parent(env) is False
         assert env == {}
     env = {PARENT_DEATH_ENV: "1", "OTHER": "x"}
+    signal.pthread_sigmask(signal.SIG_BLOCK, usual)  # as it was started
     assert end_with_parent(env, grace_s=0.5) is True
     assert env == {"OTHER": "x"}
     (given,) = begun
@@ -447,6 +448,7 @@ def test_only_a_process_that_was_asked_ends_with_its_parent(
     assert given["target"] is module._wait_for_end
     for number in usual:
         signal.raise_signal(number)  # an order for the parent: it would have ended this process
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(usual)
 
 
 def test_a_child_whose_parent_did_not_ask_keeps_its_signals() -> None:

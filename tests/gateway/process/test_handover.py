@@ -20,6 +20,7 @@ from lightgate.gateway.process import handover
 from lightgate.gateway.process.handover import (
     ENV,
     ORDERS,
+    STOPS,
     ChildHand,
     Handover,
     PortHand,
@@ -31,10 +32,12 @@ from lightgate.gateway.process.port import ReservedPort
 from lightgate.gateway.process.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from lightgate.gateway.process.child import ChildSpec
+
+    Become = Callable[[Callable[[], Handover], dict[str, str]], Awaitable[object]]
 
 
 def doubled(hand: PortHand) -> PortHand:
@@ -141,7 +144,14 @@ async def test_a_version_that_cannot_be_loaded_is_not_taken(
     assert "no_such_module" in capfd.readouterr().err
 
 
-def test_the_arguments_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_order_to_reload_is_no_sign_of_a_version_that_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handover, "_CHECK", "import signal; signal.raise_signal(signal.SIGHUP)")
+    await check_installed()
+
+
+async def test_the_arguments_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, list[str], dict[str, str]]] = []
     monkeypatch.setattr(os, "execve", lambda *what: done.append(what))
     port = PortHand(port=1, bound=())
@@ -149,24 +159,56 @@ def test_the_arguments_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     what = Handover(
         lock=ends[0], gateway=port, console=port, generation=1, reloads=2, started="", children=()
     )
-    become: Callable[[Handover, dict[str, str]], object] = handover.hand_over  # never returns
-    become(what, {"LIGHTGATE_BATCH_SECRET": "s3cret"})
+    become: Become = handover.hand_over  # never returns
+    await become(lambda: what, {"LIGHTGATE_BATCH_SECRET": "s3cret"})
     [(program, arguments, env)] = done
     assert (program, arguments) == (sys.executable, sys.orig_argv)
     assert msgspec.json.decode(env[ENV], type=Handover) == what
     assert env["LIGHTGATE_BATCH_SECRET"] == "s3cret"
     assert "LIGHTGATE_BATCH_SECRET" not in os.environ
     assert os.get_inheritable(ends[0])
-    assert signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS) >= set(ORDERS)
     for end in ends:
         os.close(end)
 
 
-def test_orders_are_let_through_again_where_the_program_cannot_be_changed(
+async def test_an_order_that_comes_last_is_heard_before_or_waits_for_the_next_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that came after the last turn of the loop was lost: what is handed on was made before."""
+    heard: list[int] = []
+    loop, here = asyncio.get_running_loop(), list[set[int]]()
+    port = PortHand(port=1, bound=())
+    end = os.open(os.devnull, os.O_RDONLY)
+
+    def what() -> Handover:
+        here.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+        return Handover(
+            lock=end, gateway=port, console=port, generation=1, reloads=2, started="", children=(),
+            replace_again=bool(heard),
+        )  # fmt: skip
+
+    done: list[tuple[str, list[str], dict[str, str]]] = []
+    monkeypatch.setattr(os, "execve", lambda *what: done.append(what))
+    before = signal.signal(
+        signal.SIGUSR2, lambda *_: loop.call_soon_threadsafe(heard.append, signal.SIGUSR2)
+    )
+    try:
+        signal.raise_signal(signal.SIGUSR2)
+        become: Become = handover.hand_over  # never returns
+        await become(what, {})
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+        os.close(end)
+    [(_, _, env)] = done
+    assert here[0] >= set(ORDERS)
+    assert msgspec.json.decode(env[ENV], type=Handover).replace_again
+
+
+async def test_signals_are_let_through_again_where_the_program_cannot_be_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def gone(*what: object) -> None:
-        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= set(ORDERS)
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= {*ORDERS, *STOPS}
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "execve", gone)
@@ -176,6 +218,6 @@ def test_orders_are_let_through_again_where_the_program_cannot_be_changed(
         lock=end, gateway=port, console=port, generation=1, reloads=2, started="", children=()
     )
     with pytest.raises(FileNotFoundError):
-        handover.hand_over(what, {})
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(ORDERS)
+        await handover.hand_over(lambda: what, {})
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {*ORDERS, *STOPS}
     os.close(end)

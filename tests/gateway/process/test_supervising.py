@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import signal
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +163,9 @@ async def test_one_replacement_at_a_time_another_for_orders_meanwhile_and_none_a
     made._told.set()
     made.replace_all()
     assert made._replacing is first
+    made.replacing = True  # as it was when the order to stop came
+    made.replace_all()
+    assert not said(caplog)  # there is no afterwards
 
 
 async def test_orders_that_come_while_it_starts_wait_for_the_end_of_the_start() -> None:
@@ -226,6 +230,18 @@ async def test_the_program_changes_when_no_configuration_is_being_read(
     assert log == ["read", "upgrade"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_order_to_stop_that_came_between_two_programs_is_carried_out(
+    number: signal.Signals,
+) -> None:
+    """It killed the new program before it had its handlers, and all open streams with it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    signal.pthread_kill(threading.get_ident(), number)  # pytest has threads that do not hold it
+    async with Supervisor() as made:
+        await made.run()
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {number}
+
+
 async def test_signals_do_afterwards_what_they_did_before() -> None:
     before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:
@@ -234,6 +250,38 @@ async def test_signals_do_afterwards_what_they_did_before() -> None:
         assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.parametrize("order", [signal.SIGHUP, signal.SIGUSR2])
+async def test_the_default_action_is_never_in_force_between_two_handlers(
+    order: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An order that came while the loop took its handlers away ended the process by the signal."""
+    loop, kept = asyncio.get_running_loop(), list[int]()
+    remove = loop.remove_signal_handler
+
+    def removed(number: int) -> bool:
+        done = remove(number)
+        assert signal.getsignal(order) is not signal.SIG_DFL
+        signal.raise_signal(order)
+        return done
+
+    before = signal.signal(order, lambda number, frame: kept.append(number))
+    monkeypatch.setattr(loop, "remove_signal_handler", removed)
+    try:
+        async with Supervisor() as made:
+            monkeypatch.setattr(made, "_carry_out", lambda: None)
+            made._terminal = False
+            signal.raise_signal(order)
+            await asyncio.sleep(0)
+            assert (made._hung_ups, made.replace_again) == (
+                order is signal.SIGHUP,
+                order is signal.SIGUSR2,
+            )
+            assert not kept
+        assert set(kept) == {order}
+    finally:
+        signal.signal(order, before)
 
 
 async def test_what_comes_of_a_replacement(
@@ -279,8 +327,11 @@ async def test_a_successor_takes_the_place_of_its_predecessor(
 
     async def start(self: Any, spec: Any, restarts: int = 0) -> None:
         log.append(("start", spec.name, restarts, [child.spec.name for child in self._children]))
-        self._children.append(Puppet(spec.name))
+        begun = Puppet(spec.name)
+        begun.spec = spec
+        self._children.append(begun)
         if spec.name == "bad":
+            self._children.append(Puppet("traffic"))  # begun meanwhile
             raise LightgateError("It does not start.")
 
     monkeypatch.setattr(Supervisor, "start", start)
@@ -298,7 +349,29 @@ async def test_a_successor_takes_the_place_of_its_predecessor(
     made._renew = lambda: [SimpleNamespace(name="bad")]
     with pytest.raises(LightgateError, match="does not start"):
         await made._succeed_all()
-    assert [child.spec.name for child in made._children] == ["bad", "worker", "console"]
+    names = [child.spec.name for child in made._children]
+    assert names == ["bad", "worker", "console", "traffic"]
+
+
+async def test_a_successor_that_starts_when_all_are_stopped_is_stopped_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was forgotten: it might serve already, and was killed with its streams at the end."""
+
+    async def start(self: Any, spec: Any, restarts: int = 0) -> None:
+        begun = Puppet(spec.name)
+        begun.spec = spec
+        self._children.append(begun)
+        raise StoppedEarly("Stopped before everything was up.")
+
+    monkeypatch.setattr(Supervisor, "start", start)
+    worker = Puppet("worker")
+    made = supervisor(worker, renew=lambda: [Puppet("worker").spec])
+    with pytest.raises(StoppedEarly):
+        await made._succeed_all()
+    children = list(made._children)
+    await made._drain()
+    assert [child.log for child in children] == [[("stop", 9.0, None)]] * 2
 
 
 async def test_a_closed_terminal_stops_and_other_signals_are_gathered(
@@ -473,6 +546,9 @@ async def test_the_children_that_serve_are_handed_over() -> None:
     made = supervisor(Puppet("a"), Puppet("gone"), Puppet("b"))
     assert made.hands() == ("a", "b")
     assert made.states() == ("a", "gone", "b")
+    made.stop("test")
+    with pytest.raises(StoppedEarly):  # an order to stop would be lost with the program
+        made.hands()
 
 
 async def test_a_stop_before_everything_is_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import msgspec
 from lightgate.advise.advise import AdviceReport
 from lightgate.advise.lines import HEADS, MEANS, cells, rehearsed, saving, title
 from lightgate.errors import LightgateError
+from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,10 +102,11 @@ class AdviceDesk:
 def found_apart(data: Path, last: str) -> AdviceReport:
     """Look for advice in another process; LightgateError says why there is none."""
     words = ["-m", "lightgate.console.work.advice_child", "--data", str(data), "--last", last]
+    env = {name: value for name, value in os.environ.items() if name != CONSOLE_SECRET_ENV}
     try:
         done = subprocess.run(  # noqa: S603 - our own module
             [sys.executable, *words], capture_output=True, timeout=LONGEST_S, check=False,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, env=env,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise LightgateError("The ledger is too long for a page: lightgate advise.") from None

@@ -14,6 +14,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from lightgate.errors import LightgateError
+from lightgate.gateway.process.handover import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _STDERR = 2
 _MOST = 1 << 20  # where the system has no limit
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def apart(work: Callable[[], Result]) -> Result:
@@ -86,16 +86,17 @@ def _work(work: Callable[[], object], writer: int, on_sigint: signal.Handlers) -
     """Be the child: leave the parent's loop, signals and exit handlers alone."""
     status = 1
     try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, on_sigint)
+        for order in ORDERS:  # to reload: they are for the parent, which still wants the result
+            signal.signal(order, signal.SIG_IGN)
         # Nothing of the parent's stays open: its lock and its listening sockets go with it if it is
         # killed. Its objects are never collected here, since their descriptors may be others' now.
         gc.freeze()
         os.closerange(_STDERR + 1, writer)
         os.closerange(writer + 1, _most_descriptors())
         sys.stderr = os.fdopen(_STDERR, "w", 1, closefd=False)
-        signal.set_wakeup_fd(-1)
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, on_sigint)
         try:
             answer = (True, work())
         except LightgateError as error:

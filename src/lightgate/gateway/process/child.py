@@ -21,7 +21,7 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError, UsageError
-from lightgate.gateway.process.handover import ORDERS, AdoptedProcess, ChildHand
+from lightgate.gateway.process.handover import ORDERS, AdoptedProcess, ChildHand, held
 from lightgate.gateway.process.lock import PARENT_DEATH_ENV, ChildState
 from lightgate.gateway.process.logs import say
 from lightgate.gateway.process.port import WorkerSockets
@@ -265,16 +265,17 @@ class Child:
         sockets = self.spec.sockets
         fds = () if sockets is None else sockets.open()
         named = ("--fds", ",".join(map(str, fds))) if fds else ()
-        return await asyncio.create_subprocess_exec(
-            *self.spec.argv,
-            *named,
-            pass_fds=(*fds, *self.spec.inherits),
-            stdin=asyncio.subprocess.PIPE,  # never written; our death closes it
-            stdout=asyncio.subprocess.PIPE,
-            env=self._environment(),
-            limit=_LINE_LIMIT,
-            start_new_session=True,  # Ctrl-C reaches the parent alone
-        )
+        with held(*ORDERS):  # it lets them through once it passes over them
+            return await asyncio.create_subprocess_exec(
+                *self.spec.argv,
+                *named,
+                pass_fds=(*fds, *self.spec.inherits),
+                stdin=asyncio.subprocess.PIPE,  # never written; our death closes it
+                stdout=asyncio.subprocess.PIPE,
+                env=self._environment(),
+                limit=_LINE_LIMIT,
+                start_new_session=True,  # Ctrl-C reaches the parent alone
+            )
 
     def _environment(self) -> dict[str, str]:
         without = self.spec.without
@@ -361,6 +362,7 @@ def end_with_parent(env: MutableMapping[str, str], *, grace_s: float = GRACE_S) 
         return False
     for number in ORDERS:
         signal.signal(number, _pass_over)  # not SIG_IGN, which the child's own children would get
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)  # held back since the first moment
     threading.Thread(
         target=_wait_for_end, args=(grace_s,), name="parent-death", daemon=True
     ).start()

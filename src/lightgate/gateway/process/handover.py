@@ -19,14 +19,18 @@ import msgspec
 from lightgate.errors import LightgateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping
 
 ENV: Final = "LIGHTGATE_HANDOVER"
 CHECK_S: Final = 60.0  # for the installed version to show that it can be loaded
 _LOOK_S: Final = 0.02
 ORDERS: Final = (signal.SIGUSR2, signal.SIGHUP)
-# A version without the last of them would never let the orders through that it finds held back.
-_CHECK: Final = "import lightgate.cli.launch, lightgate.cli.up, lightgate.cli.early_orders"
+STOPS: Final = (signal.SIGTERM, signal.SIGINT)
+# A version without the last of them would never let the signals through that it finds held back.
+_CHECK: Final = (
+    "import lightgate.cli.launch, lightgate.cli.up;"
+    " from lightgate.gateway.process.handover import STOPS"
+)
 
 
 class ChildHand(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,9 +87,10 @@ def taken_over(env: MutableMapping[str, str]) -> Handover | None:
 
 async def check_installed() -> None:
     """See that the installed version can be loaded; after the change there is no way back."""
-    check = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _CHECK, stdin=asyncio.subprocess.DEVNULL
-    )
+    with held(*ORDERS):  # its end by one would be taken for a version that cannot be loaded
+        check = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _CHECK, stdin=asyncio.subprocess.DEVNULL
+        )
     try:
         code = await asyncio.wait_for(check.wait(), CHECK_S)
     except TimeoutError:
@@ -95,23 +100,33 @@ async def check_installed() -> None:
         raise LightgateError("The installed version cannot be loaded; the one that runs goes on.")
 
 
-def hand_over(what: Handover, secrets: Mapping[str, str]) -> NoReturn:
+@contextlib.contextmanager
+def held(*signals: signal.Signals) -> Iterator[None]:
+    """Keep signals waiting in the kernel; a program that begins meanwhile does as well."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+
+
+async def hand_over(what: Callable[[], Handover], secrets: Mapping[str, str]) -> NoReturn:
     """Become the installed version, with the same arguments; nothing of this program returns.
 
-    `secrets` are variables that the new program takes out of its environment at once. Orders to
-    reload that come meanwhile wait in the kernel until the new program has its handlers.
+    `secrets` are variables that the new program takes out of its environment at once. `what` is
+    asked once the loop has heard the orders that have come, to reload or to stop; those that come
+    from then on wait in the kernel until the new program has its handlers.
     """
-    for descriptor in what.descriptors():
-        os.set_inheritable(descriptor, True)
-    env = {**os.environ, **secrets, ENV: msgspec.json.encode(what).decode()}
-    sys.stdout.flush()
-    sys.stderr.flush()
-    signal.pthread_sigmask(signal.SIG_BLOCK, ORDERS)
-    try:
-        os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
-    except OSError:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)
-        raise
+    with held(*ORDERS):
+        await asyncio.sleep(0)
+        with held(*STOPS):
+            handed = what()
+            for descriptor in handed.descriptors():
+                os.set_inheritable(descriptor, True)
+            env = {**os.environ, **secrets, ENV: msgspec.json.encode(handed).decode()}
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
 
 
 class AdoptedProcess:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import itertools
 import logging
 import os
 import signal
+import termios
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.child import Child, ChildSpec
-from lightgate.gateway.process.handover import ORDERS
+from lightgate.gateway.process.handover import ORDERS, STOPS
 from lightgate.gateway.process.logs import say
 
 if TYPE_CHECKING:
@@ -92,11 +94,14 @@ class Supervisor:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._before = {number: signal.getsignal(number) for number in ORDERS}
         loop.add_signal_handler(signal.SIGTERM, self.stop, "SIGTERM")
         loop.add_signal_handler(signal.SIGINT, self.stop, "SIGINT")
-        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
-        loop.add_signal_handler(signal.SIGUSR2, self.replace_all)
+        # No handlers of the loop: where those are taken away, the default action is in force for a
+        # moment, and ends the process.
+        calls = {signal.SIGHUP: self._hung_up, signal.SIGUSR2: self.replace_all}
+        for order in ORDERS:
+            self._before[order] = signal.signal(order, _soon(loop, calls[order]))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # held since the change of programs
         return self
 
     async def __aexit__(
@@ -107,10 +112,10 @@ class Supervisor:
     ) -> None:
         await self._drain()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, *ORDERS):
-            loop.remove_signal_handler(number)
         for order, before in self._before.items():
             signal.signal(order, before)
+        for number in STOPS:
+            loop.remove_signal_handler(number)
 
     @contextlib.contextmanager
     def starting(self, early: Iterable[int] = ()) -> Iterator[None]:
@@ -148,7 +153,9 @@ class Supervisor:
             child.ended.add_done_callback(functools.partial(self._on_end, child))
 
     def hands(self) -> tuple[ChildHand, ...]:
-        """The children that serve, for the program after this one."""
+        """The children that serve, for the program after this one; StoppedEarly if none follows."""
+        if self.stopping:  # the next program would not know of it
+            raise StoppedEarly("Stopped before the supervisor became the installed version.")
         found = [child.hand() for child in self._children]
         return tuple(hand for hand in found if hand is not None)
 
@@ -230,7 +237,7 @@ class Supervisor:
     def replace_all(self) -> None:
         """Read the configuration again, and replace the children one after the other."""
         self.replace_again = True
-        if self.replacing:
+        if self.replacing and not self.stopping:
             say(_log, logging.INFO, "The processes are being replaced: once more afterwards")
         self._carry_out()
 
@@ -298,8 +305,10 @@ class Supervisor:
             return
         try:
             await self.start(spec, restarts=old.restarts)
-        except LightgateError:
-            self._children.pop()  # it never served; its predecessor goes on
+        except StoppedEarly:
+            raise  # it is stopped with the others
+        except LightgateError:  # it never served; its predecessor goes on
+            self._children = [child for child in self._children if child.spec is not spec]
             raise
         leaving.append(asyncio.ensure_future(self._retire(old)))
 
@@ -318,7 +327,7 @@ class Supervisor:
 
     def _hung_up(self) -> None:
         """Handle SIGHUP: stop where the terminal was closed, else reload."""
-        if self._terminal and not os.isatty(0):
+        if (self._terminal and not os.isatty(0)) or _terminal_closed():
             self.stop("the terminal was closed")
         else:
             self._hung_ups += 1
@@ -433,6 +442,25 @@ def look(path: Path | None) -> Look:
     except OSError:
         return None
     return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
+def _terminal_closed() -> bool:
+    """Whether standard input is a terminal that was closed, perhaps before this process looked."""
+    try:
+        termios.tcgetattr(0)
+    except termios.error as error:
+        return bool(error.args[0] == errno.EIO)
+    return False
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Callable[..., None]:
+    """A handler of a signal that lets the loop make the call."""
+
+    def handle(number: int, frame: object) -> None:
+        del number, frame
+        loop.call_soon_threadsafe(call)
+
+    return handle
 
 
 def _served(child: Child) -> bool:
