@@ -76,11 +76,14 @@ async def test_a_real_engine_is_measured(run: Run, tmp_path: Path) -> None:
         assert attempt.tte_ms is not None
         assert attempt.ttft_ms is not None
         assert attempt.e2e_ms is not None
-        assert 0 < attempt.tte_ms <= attempt.ttft_ms < attempt.e2e_ms
         assert attempt.bursts is not None
-        assert attempt.bursts > 1
+        assert 0 < attempt.tte_ms <= attempt.ttft_ms <= attempt.e2e_ms
+        if attempt.bursts == 1:  # a busy machine may read the whole of an answer at once
+            continue
+        assert attempt.ttft_ms < attempt.e2e_ms
         assert attempt.speed_tps is not None
         assert attempt.speed_tps > 0
+    assert max(attempt.bursts or 0 for attempt in attempts) > 1
 
 
 async def test_every_request_is_a_sample(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lightgate.dialect.assemble import assembler
-from lightgate.dialect.neutral.folding import ITEM, PIECE
+from lightgate.dialect.neutral.folding import ITEM, PIECE, VALUE
 from lightgate.errors import UsageError
 
 
@@ -74,13 +74,13 @@ def test_a_message_grows_by_its_beginning_its_blocks_and_their_pieces() -> None:
         {"type": "message_delta", "delta": {"stop_reason": "x"}, "usage": {}},
         {"type": "ping"},
     ) == [
-        field("id") + 3 + field("content") + PIECE + 2,  # a list is an object of its own
+        field("id") + 3 + field("content") + VALUE + 2,  # a list is an object of its own
         ITEM + field("type") + len("text") + PIECE + 1,
         PIECE + PIECE + 2,
         PIECE + field("signature") + 4,
         PIECE + PIECE + 2 + PIECE,  # its input is an object
-        PIECE + 2 * PIECE + len("[{}]"),
-        field("stop_reason") + 1 + field("usage") + PIECE + 2,
+        PIECE + 2 * VALUE + len("[{}]"),
+        field("stop_reason") + 1 + field("usage") + VALUE + 2,
         0,
     ]
 

@@ -11,6 +11,7 @@ from lightgate.dialect.neutral.folding import (
     ITEM,
     ONCE,
     PIECE,
+    VALUE,
     Grown,
     Said,
     encoded,
@@ -61,7 +62,7 @@ def test_lists_go_on_and_what_is_neither_text_nor_list_is_replaced() -> None:
     whole, size = folded({"parts": [1]}, {"parts": [2]}, {"count": 1}, {"count": 2})
     assert whole == {"parts": [1, 2], "count": 2}
     fields = PIECE + len("parts") + PIECE + len("count")
-    assert size == fields + 2 * (PIECE + 3)  # "[1]" and "[2]"
+    assert size == fields + 2 * (VALUE + 3)  # "[1]" and "[2]"
 
 
 def test_a_list_takes_the_place_of_what_is_none() -> None:
@@ -143,12 +144,12 @@ def test_a_whole_answer_is_encoded_and_one_that_no_encoder_ends_is_malformed() -
         ("abc", 3),
         (3, 0),
         (None, 0),
-        ([1, 2], PIECE + 5),
-        ([1, 2, 3, 4], 2 * PIECE + 9),  # small values take more time than their bytes say
-        ([[], {}], 3 * PIECE + 7),
-        ({"a": 1}, PIECE + 7),
-        ({"a": 1, "b": "[:,"}, 2 * PIECE + 17),
-        (["\ud83d"], PIECE + 4 + 3),  # half of an emoji
+        ([1, 2], VALUE + 5),
+        ([1, 2, 3, 4], 2 * VALUE + 9),  # small values take more time than their bytes say
+        ([[], {}], 3 * VALUE + 7),
+        ({"a": 1}, VALUE + 7),
+        ({"a": 1, "b": "[:,"}, 2 * VALUE + 17),
+        (["\ud83d"], VALUE + 4 + 3),  # half of an emoji
     ],
 )
 def test_a_value_weighs_its_bytes(value: Any, size: int) -> None:

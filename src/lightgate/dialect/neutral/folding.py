@@ -18,6 +18,7 @@ from lightgate.errors import Malformed
 ONCE: Final = frozenset({"id", "type", "role", "name", "object", "format", "call_id", "index"})
 _DEPTH: Final = 4  # of the objects in which pieces are joined; what is deeper is taken as it comes
 PIECE: Final = 32  # bytes that a piece, a field or an object counts for beside its text
+VALUE: Final = 16  # likewise a value that is handed on as it came, as log probabilities are
 ITEM: Final = 2048  # likewise a choice, a call, a part or a block, which takes some 10 us to tell
 _objects: Final = msgspec.json.Decoder(Object, float_hook=number)
 _encode: Final = msgspec.json.Encoder().encode
@@ -140,16 +141,16 @@ def weight(value: Any) -> int:
     if not isinstance(value, (list, dict)):
         return 0
     try:
-        return raw_weight(_encode(value))
+        return raw_weight(_encode(value), VALUE)
     except UnicodeEncodeError:  # half of an emoji
-        return raw_weight(as_json(value).encode("utf-8", "surrogatepass"))
+        return raw_weight(as_json(value).encode("utf-8", "surrogatepass"), VALUE)
     except RecursionError:
         return len(repr(value))
 
 
-def raw_weight(data: bytes) -> int:
+def raw_weight(data: bytes, each: int = PIECE) -> int:
     """Return the bytes that JSON counts for: a small value takes more time than its bytes say."""
-    return len(data) + PIECE * (len(marks_of(data)) // 2)
+    return len(data) + each * (len(marks_of(data)) // 2)
 
 
 def values_weight(piece: str) -> int:
