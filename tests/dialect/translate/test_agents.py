@@ -290,6 +290,17 @@ def test_a_choice_of_a_tool_that_was_dropped_is_dropped_with_it() -> None:
         assert "tool_choice" not in json.loads(made.body)
 
 
+def test_a_tool_must_be_called_only_where_one_is_left() -> None:
+    asked = {"messages": [{"role": "user", "content": "Hi."}], "tool_choice": "required"}
+    made = built(CHAT, asked | {"tools": [{"type": "web_search"}]}, MESSAGES)
+    assert made.dropped == ("tools[0]", "tool_choice")
+    assert "tool_choice" not in json.loads(made.body)
+    function = {"type": "function", "function": {"name": "f"}}
+    made = built(CHAT, asked | {"tools": [{"type": "web_search"}, function]}, MESSAGES)
+    assert made.dropped == ("tools[0]",)
+    assert json.loads(made.body)["tool_choice"]["type"] == "any"
+
+
 # Reasoning that is handed back
 
 

@@ -111,6 +111,17 @@ async def test_a_conversation_that_goes_on_is_kept(tmp_path: Path) -> None:
     store.close()
 
 
+async def test_a_look_at_a_response_keeps_it_no_longer(tmp_path: Path) -> None:
+    clock = Later()
+    store = ResponseStore(tmp_path, KeptTerms(ttl_ns=HOUR), clock)
+    store.put(turn("a"))
+    clock.s += 2000
+    assert await store.find("k", "a") is not None
+    clock.s += 1601
+    assert await store.find("k", "a") is None
+    store.close()
+
+
 @pytest.mark.parametrize("sizes", [(3, 5 << 19), (5 << 19, 3), (3 << 20, 1 << 20), (0, 0)])
 async def test_large_contents_are_kept_in_slices(tmp_path: Path, sizes: tuple[int, int]) -> None:
     """Contents of several slices come back whole, whichever of them is large."""

@@ -26,8 +26,9 @@ from lightgate.gateway.shared.counters import SharedCounters
 from lightgate.gateway.shared.store import SharedStore
 from lightgate.gateway.spend.counter_file import CounterFile
 from lightgate.gateway.spend.counters import SpendCounters
-from lightgate.ledger.failed import LedgerAway, LedgerDamaged
+from lightgate.ledger.failed import LedgerAway, LedgerDamaged, LedgerFailed
 from lightgate.ledger.locate import LedgerPlace
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, add_key, new_key
 from redis_server import free_port
 
@@ -121,6 +122,16 @@ def test_priors_are_those_of_the_file_the_ledger_and_the_last_snapshot(
     prepared.path.write_text(CONFIG + '[priors."lab/m"]\nttft = "70ms"\nspeed = 30\n')
     prepared.refresh_priors()
     assert read_snapshot(prepared._data()).priors == told
+
+
+def test_priors_in_force_are_not_renewed_from_a_ledger_that_cannot_be_read(
+    prepared: Preparation,
+) -> None:
+    prepared._data().mkdir()
+    (prepared._data() / FILE).write_bytes(b"no ledger " * 1000)
+    assert prepared.priors() == {}
+    with pytest.raises(LedgerFailed):
+        prepared.refresh_priors()
 
 
 def test_a_snapshot_that_would_remove_everything_is_refused(prepared: Preparation) -> None:

@@ -71,6 +71,13 @@ def test_the_maker_comes_before_others_that_have_the_model() -> None:
     assert gateway.alias("gpt-4o").targets == ("openai/gpt-4o",)
 
 
+def test_one_target_is_asked_in_order_and_several_are_chosen_from() -> None:
+    keys = ("GROQ_API_KEY", "CEREBRAS_API_KEY")
+    several = served(*keys, config="[gateway]\nauto = true\n").alias("llama-3.3-70b")
+    assert len(several.targets) == 2
+    assert (served("OPENAI_API_KEY").alias("gpt-4o").policy, several.policy) == ("ordered", "chat")
+
+
 def test_a_providers_exact_name_comes_before_the_same_model_under_another() -> None:
     gateway = served("GROQ_API_KEY", "CEREBRAS_API_KEY")
     assert gateway.alias("llama-3.3-70b-versatile").targets == ("groq/llama-3.3-70b-versatile",)

@@ -105,6 +105,14 @@ def test_the_views_have_the_columns_of_the_schema(tmp_path: Path) -> None:
             assert [column["name"] for column in columns] == view.columns.keys()
 
 
+def test_the_columns_may_be_empty_where_the_schema_says_so(tmp_path: Path) -> None:
+    with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
+        for table in schema.metadata.sorted_tables:
+            found = sa.inspect(connection).get_columns(table.name)
+            may = {column["name"]: column["nullable"] for column in found}
+            assert may == {column.name: column.nullable for column in table.columns}, table.name
+
+
 def test_the_tables_can_be_said_in_postgresql() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     for table in schema.metadata.sorted_tables:

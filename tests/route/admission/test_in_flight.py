@@ -138,6 +138,14 @@ def test_who_is_full_comes_behind_those_with_room() -> None:
     assert plan(known).steps[0].target == A
 
 
+def test_where_all_are_full_none_is_behind_another() -> None:
+    known = forms()
+    before = plan(known).reason
+    for target in (A, B, C):
+        fill(known, target)
+    assert plan(known).reason == before
+
+
 def test_who_is_full_is_nobodys_second() -> None:
     known = forms()
     fill(known, B)

@@ -12,7 +12,7 @@ from lightgate.route.form import forms as forms_module
 from lightgate.route.form.cold import ColdStarts
 from lightgate.route.form.forms import INCIDENT_NS, PEER_NS, Forms, FormState
 from lightgate.route.form.lateness import Lateness
-from lightgate.route.form.pairs import Pairs, PairState
+from lightgate.route.form.pairs import MOST, Pairs, PairState
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.size import PromptSize, SlowEnd
 from lightgate.route.form.slo import ServiceLevels
@@ -298,6 +298,17 @@ def test_a_pair_is_of_two_seconds(apart_ns: int, paired: bool) -> None:
         pairs.saw(A, S + first, 2.0)
         pairs.saw(B, S + second, 2.0)
         assert bool(pairs.export()) is paired
+
+
+def test_so_many_pairs_are_known_and_the_oldest_is_forgotten_for_the_next() -> None:
+    pairs = Pairs()
+    pairs.adopt([PairState(f"a/{at}", f"b/{at}", 1.0, 1.0, 1.0) for at in range(MOST)])
+    assert len(pairs.export()) == MOST
+    pairs.saw(A, S, 2.0)
+    pairs.saw(B, S, 2.0)
+    kept = pairs.export()
+    assert len(kept) == MOST
+    assert PairState("a/0", "b/0", 1.0, 1.0, 1.0) not in kept
 
 
 def test_the_memory_of_a_pair_is_halved_when_it_is_full() -> None:

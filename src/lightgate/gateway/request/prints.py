@@ -62,7 +62,7 @@ class PromptPrints:
                 made.write_bytes(fresh)
                 os.link(made, path)  # whole, or not at all: another worker may read it now
         with contextlib.suppress(OSError):
-            made.unlink(missing_ok=True)
+            made.unlink()
         with contextlib.suppress(OSError):
             kept = path.read_bytes()
             if len(kept) == _KEY_BYTES:
