@@ -12,12 +12,12 @@ folder=$1
 mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
 cd "$folder" || exit 1
 # Lists of our own: those of the machine may be old or gone, and another apt-get may hold their lock.
-own="-o Dir::State::Lists=$PWD/lists -o Dir::Cache=$PWD/cache -o APT::Sandbox::User=root -o Debug::NoLocking=1"
+own() { apt-get -o "Dir::State::Lists=$PWD/lists" -o "Dir::Cache=$PWD/cache" -o APT::Sandbox::User=root -o Debug::NoLocking=1 "$@"; }
 
 has() { command -v "$1" > /dev/null 2>&1 || ls usr/bin/"$1" usr/sbin/"$1" /usr/sbin/"$1" /usr/lib/postgresql/*/bin/"$1" 2> /dev/null | grep -q .; }
 told() { echo "$1 cannot be fetched here; the tests that need it say so" >&2; }
-listed() { [ -e listed ] || { apt-get $own update -qq 2> /dev/null; touch listed; }; }
-unpack() { listed; apt-get $own download -qq "$@" 2> /dev/null && for one in *.deb; do dpkg-deb -x "$one" . && rm "$one"; done; }
+listed() { [ -e listed ] || { own update -qq 2> /dev/null; touch listed; }; }
+unpack() { listed; own download -qq "$@" 2> /dev/null && for one in *.deb; do dpkg-deb -x "$one" . && rm "$one"; done; }
 install() {
   [ "$(id -u)" = 0 ] && listed && DEBIAN_FRONTEND=noninteractive \
     apt-get -o Dir::State::Lists="$PWD/lists" -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" > /dev/null

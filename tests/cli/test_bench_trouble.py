@@ -42,6 +42,10 @@ faults = [{ name = "rate-limited-ms", arg = "1", every = 1 }]
 exact = { ttft_ms = 4, gap_ms = 1 }
 faults = [{ name = "status", arg = "404", every = 4, phase = 3 }]
 
+[providers.patchy.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+faults = [{ name = "status", arg = "404", every = 4, phase = 3 }]
+
 [providers.lump.models.m]
 exact = { ttft_ms = 4, gap_ms = 1 }
 shape = { first = 100 }
@@ -170,10 +174,10 @@ async def test_a_limit_on_what_was_never_measured_cannot_be_judged(
     ran = await run("bench", target, *LOAD, "--fail-if", "speed_p50<10")
     assert ran.code == 7, ran.err
     assert "n too small" in ran.err
-    fickle = f"other={sim.facts.providers['fickle']}#m"
+    other = f"other={sim.facts.providers['patchy']}#m"
     both = ("--fail-if", "speed_p50<10", "--fail-if", "error_rate>1%")
     # The rate of failures needs no independent samples, of which a busy machine gives few.
-    ran = await run("bench", target, fickle, *LOAD, "--requests", "48", *both)
+    ran = await run("bench", target, other, *LOAD, "--requests", "48", *both)
     assert ran.code == 6, ran.err  # one that is surely missed decides
     assert "error_rate>1%: it is" in ran.err
 
