@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from lightgate.dialect.assemble import assembler
 from lightgate.errors import TooLarge
 from lightgate.gateway.exchange import exchange as exchange_module
 from lightgate.gateway.exchange import stream as stream_module
@@ -125,6 +127,17 @@ def test_a_whole_answer_is_delivered_at_its_end_and_not_before() -> None:
     attempt = assembled(gives=False, complete=True)
     attempt.took(b"", [(b"", b"a")], 1)
     assert attempt.exchange.out == []
+
+
+def test_a_long_answer_with_log_probabilities_is_within_the_limit() -> None:
+    """As many others beside each token as may be asked for, and 2,000 tokens."""
+    one = {"token": " tok", "logprob": -0.123456, "bytes": [32, 116, 111, 107]}
+    said = {"content": [{**one, "top_logprobs": [one] * 20}]}
+    choice = {"index": 0, "delta": {"content": " tok"}, "logprobs": said}
+    assembly = assembler("openai-chat")
+    for _ in range(2000):
+        assembly.event(b"", msgspec.json.encode({"choices": [choice]}))
+    assert assembly.size < whole_module.ASSEMBLED_LIMIT
 
 
 def test_a_whole_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

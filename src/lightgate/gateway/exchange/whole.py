@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Bytes of an answer that is put together in one turn of the loop; small values count for more.
 ASSEMBLED_LIMIT: Final = 8 * 1024 * 1024
-TRANSLATED_LIMIT: Final = 2 * 1024 * 1024  # a larger one is translated beside the loop
+TRANSLATED_LIMIT: Final = 1024 * 1024  # a larger one is translated beside the loop
 
 
 class AssembledAttempt(Attempt):
